@@ -1,4 +1,4 @@
-"""What memory was not told, it says so: by what others said, and by words that nobody used."""
+"""Memory reports questions that it cannot answer, by the statements and words it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where events may go: what is looked at is what is connected to."""
+"""Addresses to which webhooks may be sent: the address that is checked is the one that is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leading_to(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """An endpoint that says this to everyone: its port, and what it was sent."""
+    """Run an endpoint with this answer; yield its port and the requests it received."""
     sent: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

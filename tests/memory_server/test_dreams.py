@@ -1,4 +1,4 @@
-"""Dreams that come by themselves: when, about whom, and how much they do at once."""
+"""Automatic dreams: when they run, about whom, and how much one does."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from tests.memory_server.inside import serving
 from tests.memory_server.modelling import SPACE, door_to, workspace_id
 
 pytestmark = [pytest.mark.contract("9.3")]
-SECONDS = 1_000_000
+MICROSECONDS_PER_SECOND = 1_000_000
 
 
 async def learn(
     database: Database, clock: HandClock, count: int, text: str = "I have plan {}.", peer: str = "ann"
 ) -> None:
-    """Let a peer's conclusions about itself grow, now."""
+    """Add conclusions of a peer about itself at the current time."""
     clock.advance(1)
-    place, at = await workspace_id(database), int(clock.now() * SECONDS)
+    place, at = await workspace_id(database), int(clock.now() * MICROSECONDS_PER_SECOND)
     [vector] = await EMBEDDER.embed([text])
 
     def run(tx: Any) -> None:
@@ -51,13 +51,13 @@ async def learn(
 
 
 async def had(database: Database) -> list[Any]:
-    """The reports of all dreams."""
+    """Return the reports of all dreams."""
     return await database.read(lambda tx: [json.loads(row.report) for row in tx.execute(select(dreams))])
 
 
 async def sleep(worker: JobWorker, clock: HandClock, microseconds: int) -> None:
-    """Let time pass, and what is due be done."""
-    clock.advance(microseconds / SECONDS)
+    """Advance the clock and run the jobs that are due."""
+    clock.advance(microseconds / MICROSECONDS_PER_SECOND)
     await worker.queue_dreams()
     while await worker.work_once():
         pass
@@ -98,7 +98,7 @@ async def test_dreams_can_be_switched_off(database: Database, is_off: str) -> No
 async def test_a_dream_is_due_after_a_restart_too_and_queued_once(database: Database) -> None:
     clock = HandClock()
     await learn(database, clock, MIN_NEW_CONCLUSIONS)
-    clock.advance(QUIET_MICROSECONDS / SECONDS)
+    clock.advance(QUIET_MICROSECONDS / MICROSECONDS_PER_SECOND)
     for _ in range(3):
         await JobWorker(database, clock, EMBEDDER, dreams=True).queue_dreams()
     assert await database.read(lambda tx: tx.execute(select(func.count()).select_from(jobs)).scalar()) == 1

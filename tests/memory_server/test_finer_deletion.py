@@ -1,4 +1,4 @@
-"""Nothing of what is deleted goes to a second embedder, also while it still waits to be removed from the file."""
+"""A deleted text is never sent to a second embedder, even before it is removed from the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def say(tx: Tx, workspace: str, session: str, peer: str, *texts: str) -> None:
 
 
 async def embed_all(database: SqliteFile, there: There) -> None:
-    """Let a second embedder come to its end."""
+    """Run a second embedder until it has finished."""
     refinement = Refinement(EmbeddingEndpoint(there.url, "some"))
 
     async def behind() -> int | None:
@@ -49,7 +49,7 @@ def asked(there: There) -> str:
 
 
 async def count(database: SqliteFile) -> tuple[int, int]:
-    """How many messages have a vector, and how many are to be embedded again."""
+    """Return the numbers of messages that have a vector, and that must be embedded again."""
     return await database.read(
         lambda tx: (
             int(tx.execute(select(func.count(finer_vectors.c.message_id.distinct()))).scalar_one()),

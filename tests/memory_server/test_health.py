@@ -1,4 +1,4 @@
-"""`/health` tells the truth: of the file, the disk, the worker, and of what is behind."""
+"""`/health` reports the real state of the file, the disk, the worker and the backlog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAYS = {"messages": [{"content": "I like tea. " * 2000, "peer_id": "ann"}] * 20}
 
 
 async def limit_pages(database: SqliteFile, pages: str) -> None:
-    """Let the file have no room to grow, or let it have room again."""
+    """Prevent the file from growing, or let it grow again."""
     await database.look(lambda tx: tx.exec_driver_sql(PAGES.format(pages)).scalar())
 
 
@@ -53,7 +53,7 @@ async def test_full_disk_is_told_as_that_and_health_says_so_until_there_is_room(
         refused = await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
         assert (refused.status_code, refused.json()["detail"]) == (
             507,
-            "There is no room on the disk; nothing of this was kept",
+            "The disk is full; nothing of this request was stored",
         )
         assert await health(client, clock) == (503, "full")
         listed = await client.post("/v3/workspaces/w/sessions/s/messages/list")
@@ -183,7 +183,7 @@ async def test_whether_the_file_can_be_written_is_tried_when_nobody_else_writes(
         await eventually(tried, lambda value: value == "ok")
 
 
-async def test_health_proves_which_server_answers_and_never_says_what_it_proves_it_with(tmp_path: Path) -> None:
+async def test_health_proves_the_servers_identity_without_revealing_its_secret(tmp_path: Path) -> None:
     async with serving(open_database(tmp_path), options=Options(start_id="known")) as client:
         answer = await client.get("/health", headers={CHALLENGE: "why?"})
         assert is_proof(answer.headers[PROOF], "known", "why?")

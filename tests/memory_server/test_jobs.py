@@ -1,4 +1,4 @@
-"""Jobs as rows: order within a unit, leases, tries, and how long they are kept."""
+"""Jobs as rows: order within a unit, leases, attempts and retention."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_job_that_is_given_back_can_be_taken_at_once_and_has_lost_no_try(d
     assert await claim(database, NOW) == first
 
 
-async def test_what_goes_over_what_was_learnt_waits_for_earlier_learning_of_its_workspace(database: Database) -> None:
+async def test_jobs_that_review_conclusions_wait_for_earlier_learning_of_the_workspace(database: Database) -> None:
     await add(database, kind="representation", unit="learn")
     await add(database, kind="dream", unit="dream")
     await add(database, kind="representation", unit="later")
@@ -142,7 +142,7 @@ async def test_reason_of_a_failure_is_kept_in_bounds(database: Database) -> None
     assert kept == jobs.MAX_REASON_CHARS
 
 
-async def test_job_that_was_cut_off_before_the_clock_was_set_back_is_taken_over_at_once(database: Database) -> None:
+async def test_job_interrupted_before_the_clock_was_set_back_is_taken_over_at_once(database: Database) -> None:
     await add(database)
     assert await claim(database, NOW) is not None
     yesterday = NOW - 24 * 3600 * 1_000_000
@@ -159,7 +159,7 @@ async def test_lease_is_respected_by_a_clock_that_is_a_little_behind(database: D
     assert await claim(database, NOW) is None
 
 
-async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is_left(database: Database) -> None:
+async def test_thousands_of_finished_jobs_are_deleted_in_parts(database: Database) -> None:
     values = "'summary', 'u', 1, '{}', 'done', 0, 1"
     many = f"INSERT INTO jobs (kind, unit, workspace_id, payload, state, created_at, finished_at) SELECT {values}"
     numbers = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 2500)"

@@ -1,4 +1,4 @@
-"""What is kept of a workspace between searches and starts: it may be thrown away or damaged, and is never wrong."""
+"""The cached outline of a workspace may be deleted or damaged, and is never wrong."""
 
 from __future__ import annotations
 
@@ -90,9 +90,7 @@ async def look(database: SqliteFile, known: Outlines) -> list[object]:
     return [*lists(seen.rows), seen.ends]
 
 
-async def test_after_a_deletion_only_what_left_is_read_and_all_is_as_if_it_had_never_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_deletion_only_the_removed_ids_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database, chance = open_database(tmp_path), random.Random(15)
     for part in range(20):
         texts = [f"I own {chance.choice(WORDS)} {part}. " * chance.choice((1, 1, 1, 90)) for _ in range(12)]
@@ -129,7 +127,7 @@ async def test_who_is_further_behind_than_is_written_down_reads_everything(
     await database.close()
 
 
-async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_as_everything(
+async def test_too_many_removals_at_once_are_recorded_as_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(departures, "MAX_ROWS", 100)
@@ -148,7 +146,7 @@ async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_
     await database.close()
 
 
-async def test_what_is_written_down_of_messages_that_left_does_not_grow_and_a_part_of_it_is_not_believed(
+async def test_the_list_of_removed_messages_is_bounded_and_a_partial_list_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(departures, "MAX_ROWS", 40)

@@ -1,4 +1,4 @@
-"""Work on thousands of rows is done part by part: others write in between, and what is cut off is made good."""
+"""Work on thousands of rows runs in parts: others write in between, and interrupted work is completed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ S = "/v3/workspaces/w/sessions/s"
 
 
 class Counted(SqliteFile):
-    """A database that tells how many transactions wrote."""
+    """A database that counts its write transactions."""
 
     writes = 0
 
@@ -96,7 +96,7 @@ async def test_members_that_are_refused_are_refused_before_anybody_joins(
 
 
 async def test_message_in_a_session_of_thousands_costs_what_it_costs_elsewhere(counted: Counted) -> None:
-    """Not all members are read to append one message, but those who observe others are known."""
+    """Appending a message reads only the members that observe others."""
     given = {**{f"p{n}": {} for n in range(2000)}, "eve": {"observe_others": True}}
     async with serving(counted) as client:
         await client.post("/v3/workspaces/w/sessions", json={"id": "s", "peers": given})
@@ -148,7 +148,7 @@ async def test_clone_that_was_cut_off_is_seen_nowhere_and_removed_after_an_hour(
     assert rows(database, "SELECT count(*) FROM messages") == [(30,)]
 
 
-async def test_clone_of_a_session_that_is_deleted_meanwhile_is_refused_and_leaves_nothing(
+async def test_clone_of_a_session_deleted_meanwhile_is_refused_and_leaves_no_rows(
     database: SqliteFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clone, "MESSAGES_PER_TRANSACTION", 10)

@@ -1,4 +1,4 @@
-"""What only PostgreSQL brings with it: whose database it is, lost connections, and the answers of a file."""
+"""PostgreSQL only: ownership of the database, lost connections, and equality of answers with a file."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> No
 
 @contextmanager
 def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None = None) -> Iterator[int]:
-    """A way to a server on which the answer to each statement in `lost` is cut off, once. One in `swallowed` does not
-    arrive, and the server does not hear that the client is gone, as when a machine loses its network."""
+    """Run a proxy that cuts off the answer to each statement in `lost`, once. The answer to one in `swallowed` never
+    arrives, and the server does not learn that the client is gone, as when a machine loses its network."""
     unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:

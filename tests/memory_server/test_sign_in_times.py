@@ -1,4 +1,4 @@
-"""Signing in as time goes by: tokens rotate and expire, codes and requests expire, devices poll, tries are counted."""
+"""Sign-in over time: tokens rotate and expire, codes and requests expire, devices poll, attempts are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.server import Options
-from hermes.memory_server.api.wrong_codes import WRONG_CODES
+from hermes.memory_server.api.wrong_codes import MAX_WRONG_CODES
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine.grants import REFRESH_TOKEN_SECONDS, REPLAY_WINDOW_SECONDS
@@ -43,7 +43,7 @@ WORK = "/v3/workspaces/hermes/queue/status"
 
 
 class HandClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.seconds = 1_800_000_000.0
@@ -62,7 +62,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def shown() -> list[str]:
-    """What the server's terminal shows."""
+    """Collect the output of the server's terminal."""
     return []
 
 
@@ -75,7 +75,7 @@ async def client(tmp_path: Path, clock: HandClock, shown: list[str]) -> AsyncIte
 
 
 async def allowed(client: httpx.AsyncClient, asking: LoopbackClient) -> str:
-    """The code that a redirect carries back."""
+    """Return the code in the redirect."""
     page = (await client.get(asking.link(SITE))).text
     answer = await client.post("/authorize", data=consent_form(page), headers=FORM)
     return parameters_of(answer)["code"]
@@ -208,13 +208,13 @@ async def test_code_of_the_terminal_allows_its_own_request_alone(client: httpx.A
 
 
 async def test_five_wrong_codes_a_minute(client: httpx.AsyncClient, clock: HandClock, shown: list[str]) -> None:
-    pages = [(await client.get(LoopbackClient().link(SITE))).text for _ in range(WRONG_CODES + 1)]
+    pages = [(await client.get(LoopbackClient().link(SITE))).text for _ in range(MAX_WRONG_CODES + 1)]
     tries = [
         consent_form(page, wrong)
         for page, wrong in zip(pages, ["", "x", "AAAA-BBBB", "é", "hch-at-x", "y"], strict=True)
     ]
     answers = [(await client.post("/authorize", data=form, headers=FORM)).status_code for form in tries]
-    assert answers == [403] * WRONG_CODES + [429]
+    assert answers == [403] * MAX_WRONG_CODES + [429]
     right = consent_form(pages[0], shown[0].rpartition(" ")[2])
     late = await client.post("/authorize", data=right, headers=FORM)
     assert late.status_code == 429
@@ -233,7 +233,7 @@ async def device(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def consent_of(client: httpx.AsyncClient, user_code: str) -> httpx.Response:
-    """The page that follows when a person types the code of a device."""
+    """Return the page after a person has typed the code of a device."""
     page = (await client.get("/device")).text
     return await client.post("/device", data={**hidden_fields(page), "user_code": user_code}, headers=FORM)
 
@@ -295,7 +295,7 @@ async def test_expired_device_is_told(client: httpx.AsyncClient, clock: HandCloc
 
 
 async def test_number_of_waiting_requests_is_bounded(client: httpx.AsyncClient, clock: HandClock) -> None:
-    for _ in range(limits.SIGN_INS):
+    for _ in range(limits.MAX_SIGN_INS):
         await device(client)
     refused = await client.post("/oauth/device_authorization", data={"client_id": "honcho-cli"})
     assert (refused.status_code, error_of(refused)) == (429, "temporarily_unavailable")
@@ -305,7 +305,7 @@ async def test_number_of_waiting_requests_is_bounded(client: httpx.AsyncClient, 
 
 
 async def test_number_of_grants_is_bounded(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GRANTS", 1)
+    monkeypatch.setattr(limits, "MAX_GRANTS", 1)
     tokens = await signed_in(client, LoopbackClient())
     page = (await client.get(LoopbackClient().link(SITE))).text
     refused = await client.post("/authorize", data=consent_form(page), headers=FORM)

@@ -1,4 +1,4 @@
-"""What always holds of a person comes with the evidence for any question."""
+"""Conclusions that always hold of a person are part of the evidence for any question."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_older_lines_of_one_kind_do_not_crowd_out_another(http: httpx.Client) ->
 
 
 @pytest.mark.processes
-def test_standing_lines_follow_corrections_deletions_and_the_session_that_is_asked(http: httpx.Client) -> None:
+def test_standing_lines_follow_corrections_deletions_and_the_session_asked_for(http: httpx.Client) -> None:
     [first] = conclude(http, "I live in Ghent.")
     http.put(f"/ext/conclusions/{first['id']}", json={"content": "I like Ghent."}).raise_for_status()
     assert standing(http) == []

@@ -1,4 +1,4 @@
-"""Vectors in memory: they find what the tables hold, in the place that is asked for and nowhere else."""
+"""The vector cache finds what the tables hold, in the requested area only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker: two halves of a job, side by side, under a lease that is kept."""
+"""The worker: it prepares and commits jobs, concurrently, and keeps their leases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEASE = jobs.LEASE_MICROSECONDS / 1_000_000
 
 @asynccontextmanager
 async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
-    """An endpoint that takes every request and never answers: its port, and what was sent to it."""
+    """Run an endpoint that never answers; yield its port and the requests it received."""
     sent: list[bytes] = []
     ended = asyncio.Event()
 
@@ -60,7 +60,7 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 @asynccontextmanager
 async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any]] = KINDS) -> AsyncIterator[JobWorker]:
-    """A worker for the length of a block."""
+    """Run a worker for the block."""
     worker = JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
     running = asyncio.create_task(worker.run())
     try:
@@ -75,7 +75,7 @@ async def say(database: Database, workspace: str, said: str) -> None:
 
 
 async def states(database: Database, kind: str) -> list[tuple[str, int]]:
-    """Jobs of a kind: state and tries."""
+    """Return state and attempts of the jobs of a kind."""
     query = text("SELECT state, attempts FROM jobs WHERE kind = :kind ORDER BY id")
     rows = await database.read(lambda tx: tx.execute(query, {"kind": kind}).all())
     return [(row[0], row[1]) for row in rows]
@@ -90,21 +90,21 @@ async def concluded(database: Database) -> list[str]:
 async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
-            await announce_to(database, workspace, port, limits.WEBHOOKS)
+            await announce_to(database, workspace, port, limits.MAX_WEBHOOKS)
         async with at_work(database, {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3600.0)}) as worker:
-            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.WEBHOOKS)
+            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.MAX_WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
                 worker.wake()
             told = ["ann: I live in one.", "ann: I live in other."]
             await eventually(lambda: concluded(database), lambda found: sorted(found) == told)
             held = await states(database, "webhook")
-            assert held.count(("running", 1)) == 2 * limits.WEBHOOKS, "nobody had given up yet"
+            assert held.count(("running", 1)) == 2 * limits.MAX_WEBHOOKS, "nobody had given up yet"
             assert ("done", 1) not in held
 
 
 async def announce_to(database: Database, workspace: str, port: int, endpoints: int) -> None:
-    """Queue an event for so many endpoints of a workspace, all of them at one port."""
+    """Queue an event for several endpoints of a workspace, all on one port."""
 
     def run(tx: Tx) -> None:
         ensure_workspace(tx, workspace, NOW)
@@ -132,7 +132,7 @@ async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: 
 
 
 class Slow:
-    """A kind of job whose preparing lasts until it is let go."""
+    """A kind of job whose preparation lasts until `free` is set."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -155,7 +155,7 @@ async def add(database: Database, unit: str = "u") -> None:
 
 
 async def time_left(database: Database, clock: HandClock) -> float:
-    """How many seconds the only job's lease still lasts."""
+    """Return the remaining seconds of the only job's lease."""
     until = await database.read(lambda tx: tx.exec_driver_sql("SELECT lease_until FROM jobs").scalar())
     return float(until or 0) / 1_000_000 - clock.now()
 
@@ -228,7 +228,7 @@ async def test_a_job_that_waits_for_the_end_of_a_pause_is_given_back(database: D
     assert await states(database, "summary") == [("done", 1), ("pending", 0)]
 
 
-async def test_jobs_of_different_units_are_prepared_side_by_side_as_far_as_there_are_places(database: Database) -> None:
+async def test_jobs_of_different_units_are_prepared_concurrently_up_to_a_limit(database: Database) -> None:
     for unit in ("a", "b", "c", "a"):
         await add(database, unit)
     slow = Slow()
@@ -254,7 +254,7 @@ async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: D
     assert await concluded(database) == []
 
 
-async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason(database: Database) -> None:
+async def test_job_that_fails_midway_leaves_no_rows_and_is_kept_with_its_reason(database: Database) -> None:
     await say(database, "w", "I like tea.")
     broken = "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 2), (1, 'x')"
     await database.write(lambda tx: tx.exec_driver_sql(broken))
@@ -277,7 +277,7 @@ async def refuse_poison(tools: JobTools, job: Job) -> Any:
 
 
 @pytest.mark.contract("9.9")
-async def test_message_that_cannot_be_learnt_is_retried_until_it_can_and_holds_up_no_other(database: Database) -> None:
+async def test_failed_learning_of_a_message_is_retried_and_delays_no_other(database: Database) -> None:
     said = [draft(f"I like {what}.", "ann") for what in ("tea", "poison", "milk")]
     await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
     await say(database, "w", "I like cake.")
@@ -369,7 +369,7 @@ async def test_what_others_wrote_is_one_short_line_of_the_log(
     assert len(line) < 600
 
 
-async def test_a_file_that_somebody_reads_just_now_is_worth_a_warning_only_when_it_stays_so(
+async def test_a_busy_file_is_a_warning_only_after_the_last_attempt(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def find_it_busy(_tools: JobTools, _job: Job) -> None:

@@ -230,7 +230,7 @@ def _place(app: App) -> Place:
 async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
     """Ask once, counted like every request. Returns the model's name, the seconds and what went wrong."""
     from hermes.memory_server.db.schema import open_database  # here: chat needs the rest of this module at its start
-    from hermes.memory_server.model.calls import SELF_TEST
+    from hermes.memory_server.model.calls import SELF_TEST_WORKSPACE_ID
     from hermes.memory_server.model.door import ModelDoor
 
     logging.getLogger("hermes.memory_server").addHandler(logging.NullHandler())  # what goes wrong is said here
@@ -238,7 +238,7 @@ async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
     database = open_database(place.folder)
     door = ModelDoor(database, SystemClock())
     try:
-        found = door.open(settings, SELF_TEST)
+        found = door.open(settings, SELF_TEST_WORKSPACE_ID)
         answer = await found.ask("self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_SECONDS)
     finally:
         await door.close()

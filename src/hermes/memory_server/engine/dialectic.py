@@ -214,8 +214,10 @@ def check_schema(schema: JsonMap) -> None:
     """Raise Invalid for a schema that is too large, or whose root is not an object with properties."""
     if len(json.dumps(schema)) > limits.SCHEMA_CHARS:
         raise Invalid(f"response_format exceeds maximum of {limits.SCHEMA_CHARS} characters")
-    if _count_properties(schema) > limits.SCHEMA_PROPERTIES:
-        raise Invalid(f"response_format exceeds maximum of {limits.SCHEMA_PROPERTIES} properties, nested ones included")
+    if _count_properties(schema) > limits.MAX_SCHEMA_PROPERTIES:
+        raise Invalid(
+            f"response_format exceeds maximum of {limits.MAX_SCHEMA_PROPERTIES} properties, nested ones included"
+        )
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, Mapping):
         raise Invalid("response_format must be a JSON schema whose root has type object")

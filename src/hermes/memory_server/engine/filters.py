@@ -45,8 +45,8 @@ def build_filter(given: JsonMap | None, fields: FilterFields) -> Condition:
     """Return the condition of a filter. Raise Invalid with the reason if it has no meaning."""
     if not given:
         return true()
-    if _count(given) > limits.FILTER_CONDITIONS:
-        raise Invalid(f"A filter can have at most {limits.FILTER_CONDITIONS} conditions")
+    if _count(given) > limits.MAX_FILTER_CONDITIONS:
+        raise Invalid(f"A filter can have at most {limits.MAX_FILTER_CONDITIONS} conditions")
     return _build(given, fields, depth=0)
 
 
@@ -187,7 +187,7 @@ def _operand(field: Field, key: str, value: Any) -> Any:
         return _checked(key, value, isinstance(value, bool), "true or false")
     if field.kind == "integer":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return _checked(key, value, number and abs(value) <= limits.LARGEST_INTEGER, "a number")
+        return _checked(key, value, number and abs(value) <= limits.MAX_INTEGER, "a number")
     if field.kind == "time":
         return times.parse(_checked(key, value, isinstance(value, str), "a date"))
     text = _text(key, value)

@@ -80,8 +80,8 @@ class OAuthRefusal(NamedTuple):
 
 def add_grant(tx: Tx, client: str, source: str, workspace_id: int, person: str, at: int) -> int:
     """Store a grant without tokens, and return its id."""
-    if tx.execute(select(func.count()).select_from(grants)).scalar_one() >= limits.GRANTS:
-        raise Conflict(f"There are {limits.GRANTS} grants already; revoke some with `hermes memory clients revoke`")
+    if tx.execute(select(func.count()).select_from(grants)).scalar_one() >= limits.MAX_GRANTS:
+        raise Conflict(f"There are {limits.MAX_GRANTS} grants already; revoke some with `hermes memory clients revoke`")
     row = {"client": client, "source": source, "workspace_id": workspace_id, "person": person}
     added = insert(grants).values(public_id=secrets.token_hex(6), created_at=at, renewed_at=at, **row)
     return int(tx.execute(added.returning(grants.c.id)).scalar_one())

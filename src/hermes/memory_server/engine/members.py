@@ -194,8 +194,8 @@ def check_observers(tx: Tx, session_id: int) -> None:
 
 
 def _check_observer_count(observers: int) -> None:
-    if observers > limits.OBSERVERS:
-        most = f"Maximum allowed is {limits.OBSERVERS} observers per session"
+    if observers > limits.MAX_OBSERVERS:
+        most = f"Maximum allowed is {limits.MAX_OBSERVERS} observers per session"
         raise Refused(f"A session cannot have {observers} observers (peers with observe_others). {most}")
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, select
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Tx
-from hermes.memory_server.db.matching import MANY, ORDERED, pattern_facts
+from hermes.memory_server.db.matching import ORDERED, OVERFLOW_FACT, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS
@@ -102,5 +102,5 @@ def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
             facts = pattern_facts({name: wanted})
         for fact in facts[:MAX_FACTS_PER_PATTERN]:
             yield select(message_facts.c.message_id).where(
-                message_facts.c.workspace_id == place.workspace_id, message_facts.c.fact.in_((fact, MANY))
+                message_facts.c.workspace_id == place.workspace_id, message_facts.c.fact.in_((fact, OVERFLOW_FACT))
             )

@@ -51,14 +51,14 @@ def list_clients(tx: Tx) -> list[OAuthClient]:
 def add_client(tx: Tx, name: str, redirects: Sequence[str], at: int) -> None:
     """Add a client. Without redirect URLs it may use loopback addresses, like the built-in clients."""
     check_name(name)
-    if len(redirects) > limits.REDIRECTS:
-        raise Invalid(f"A client can have at most {limits.REDIRECTS} redirect URLs")
+    if len(redirects) > limits.MAX_REDIRECTS:
+        raise Invalid(f"A client can have at most {limits.MAX_REDIRECTS} redirect URLs")
     for url in redirects:
         _check_redirect(url)
     if find_client(tx, name) is not None:
         raise Conflict(f"A client {name} exists already; remove it first")
-    if tx.execute(select(func.count()).select_from(oauth_clients)).scalar_one() >= limits.OAUTH_CLIENTS:
-        raise Conflict(f"There can be at most {limits.OAUTH_CLIENTS} clients; remove one first")
+    if tx.execute(select(func.count()).select_from(oauth_clients)).scalar_one() >= limits.MAX_OAUTH_CLIENTS:
+        raise Conflict(f"There can be at most {limits.MAX_OAUTH_CLIENTS} clients; remove one first")
     written = json.dumps([*(redirects or LOOPBACK)])
     tx.execute(insert(oauth_clients).values(name=name, redirects=written, created_at=at))
 

@@ -33,8 +33,8 @@ def limit_this_process() -> None:
         resource = importlib.import_module("resource")
 
         for kind, most in (
-            (resource.RLIMIT_AS, limits.PARSER_BYTES),
-            (resource.RLIMIT_CPU, limits.PARSER_SECONDS),
+            (resource.RLIMIT_AS, limits.PARSER_MEMORY_BYTES),
+            (resource.RLIMIT_CPU, limits.PARSER_CPU_SECONDS),
             (resource.RLIMIT_CORE, 0),
         ):
             _, hard = resource.getrlimit(kind)

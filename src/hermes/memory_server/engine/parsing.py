@@ -27,8 +27,8 @@ class Parsers:
     """A bounded number of processes, one for each file."""
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(limits.PARSERS)
-        self._threads = ThreadPoolExecutor(limits.PARSERS, thread_name_prefix="memory-parsing")
+        self._places = asyncio.Semaphore(limits.MAX_PARSERS)
+        self._threads = ThreadPoolExecutor(limits.MAX_PARSERS, thread_name_prefix="memory-parsing")
         self._has_warned = False
 
     async def read(self, content: bytes, content_type: str) -> list[str]:
@@ -43,7 +43,7 @@ class Parsers:
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(limits.PARSER_WAIT):
+            async with asyncio.timeout(limits.PARSER_WAIT_SECONDS):
                 await self._places.acquire()
         except TimeoutError:
             raise TooMany("The server is reading as many files as it can at a time; try again later") from None
@@ -70,7 +70,7 @@ class Parsers:
             log.warning(
                 "memory server: this system cannot limit %s of the process that reads a file; it is ended after %g s",
                 missing,
-                limits.PARSER_DEADLINE,
+                limits.PARSER_TIMEOUT_SECONDS,
             )
 
 
@@ -92,7 +92,7 @@ class _Process:
             if self._is_over:
                 process.kill()
             try:
-                written, _ = process.communicate(content, timeout=limits.PARSER_DEADLINE)
+                written, _ = process.communicate(content, timeout=limits.PARSER_TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 return b""

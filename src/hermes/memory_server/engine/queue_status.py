@@ -34,7 +34,7 @@ class Counts:
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
     """The counts of a workspace, and those of each session by its internal id, unless one session was given; at most
-    `limits.STATUS_SESSIONS`, sessions with open work first.
+    `limits.MAX_STATUS_SESSIONS`, sessions with open work first.
 
     The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes (their number,
     and the most attempts of one), `failing` the work units that failed and are retried, with the reason of one of
@@ -70,7 +70,7 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         return QueueCounts(_sum(rows), None, *unfinished)
     by_session: dict[str, list[Any]] = {}
     for row in sorted(rows, key=lambda row: row.state == "done"):
-        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.STATUS_SESSIONS):
+        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.MAX_STATUS_SESSIONS):
             by_session.setdefault(row.uid, []).append(row)
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 

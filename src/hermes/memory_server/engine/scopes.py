@@ -55,8 +55,8 @@ def get_scope(tx: Tx, workspace: str, name: str) -> Record:
 def get_scopes(tx: Tx, workspace: str, given: str | Sequence[str]) -> tuple[int, ...]:
     """Return the ids of one or more scopes. Raise Missing if one does not exist."""
     names = [given] if isinstance(given, str) else list(given)
-    if len(names) > limits.SCOPES:
-        raise Invalid(f"at most {limits.SCOPES} scopes can be named")
+    if len(names) > limits.MAX_SCOPES:
+        raise Invalid(f"at most {limits.MAX_SCOPES} scopes can be named")
     return tuple(int(get_scope(tx, workspace, name).id) for name in dict.fromkeys(names))
 
 

@@ -203,8 +203,8 @@ def _add(tx: Tx, at: int, **given: object) -> Record:
         .limit(ROWS_PER_CLEANUP)
     )
     tx.execute(delete(sign_ins).where(sign_ins.c.id.in_(old)))
-    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.SIGN_INS:
-        raise TooMany(f"{limits.SIGN_INS} sign-in requests are waiting already; try again in a few minutes")
+    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.MAX_SIGN_INS:
+        raise TooMany(f"{limits.MAX_SIGN_INS} sign-in requests are waiting already; try again in a few minutes")
     row = {"public_id": new_id(), "decision": "open", "polled_at": 0, "interval_seconds": INTERVAL_SECONDS}
     added = insert(sign_ins).values(
         created_at=at, expires_at=at + REQUEST_LIFETIME_SECONDS * MICROSECONDS_PER_SECOND, **row, **given

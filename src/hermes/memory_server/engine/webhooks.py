@@ -58,8 +58,8 @@ def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, b
     if found is not None:
         return found, False
     held = select(func.count()).select_from(webhooks).where(webhooks.c.workspace_id == place.id)
-    if tx.execute(held).scalar_one() >= limits.WEBHOOKS:
-        raise Conflict(f"A workspace can have at most {limits.WEBHOOKS} webhook endpoints")
+    if tx.execute(held).scalar_one() >= limits.MAX_WEBHOOKS:
+        raise Conflict(f"A workspace can have at most {limits.MAX_WEBHOOKS} webhook endpoints")
     tx.execute(insert(webhooks).values(public_id=new_id(), workspace_id=place.id, url=url, created_at=at))
     return tx.execute(query).one(), True
 
