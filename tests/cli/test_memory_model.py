@@ -1,4 +1,4 @@
-"""`hermes memory model`: set, tested, shown; and the question whether memory may use the model of the chat."""
+"""`hermes memory model`: set, test and show the model; and the question whether memory may use the chat model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def saved(folder: Path) -> Json:
 
 
 def counted(folder: Path) -> list[tuple[int, str, str]]:
-    """Every request that was counted: its workspace, purpose and outcome."""
+    """Return the counted requests: workspace, purpose and outcome."""
     with closing(sqlite3.connect(folder / MEMORY_FILE)) as file:
         return file.execute("SELECT workspace_id, purpose, outcome FROM model_calls ORDER BY id").fetchall()
 
@@ -95,7 +95,7 @@ def test_a_model_that_does_not_answer_is_not_taken(hermes: Hermes, folder: Path,
         (["--url", "ftp://here"], "not the URL of a model endpoint"),
         (["--url", "http://127.0.0.1:9/v1"], "refuses the connection"),
         (["--url", "http://127.0.0.1:9/v1", "--window", "0"], "1,024 to"),
-        (["--url", "http://127.0.0.1:9/v1", "--window", "wide"], "no number of tokens"),
+        (["--url", "http://127.0.0.1:9/v1", "--window", "wide"], "not a number of tokens"),
         (["--url", "http://127.0.0.1:9/v1", "--cap-calls", "0"], "`cap_calls` is 0; allowed is 1 or more"),
         (["--url", "http://127.0.0.1:9/v1", "--key-env", "NOT_SET_ANYWHERE"], "which is not set"),
         (["--url", "http://127.0.0.1:9/v1", "--off"], "exclude each other"),
