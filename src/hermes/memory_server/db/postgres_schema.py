@@ -29,7 +29,7 @@ SCHEMA_LOCK_KEY = 7_402_118_553
 """Advisory lock held while the schema is created or upgraded."""
 LOCK_MILLISECONDS = 2_000
 """How long a statement of a migration waits for a table lock: all other statements queue behind it."""
-POLL_SECONDS = 0.5
+SCHEMA_POLL_SECONDS = 0.5
 VALID_INDEXES = (
     "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
     "WHERE relnamespace = current_schema()::regnamespace AND indisvalid"
@@ -123,7 +123,7 @@ def add_missing_indexes(address: DatabaseAddress) -> None:
             connection.exec_driver_sql(f"SET search_path = {SCHEMA}")
             # Polled, because CONCURRENTLY would wait for a process that waits for a lock in the database.
             while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({INDEX_LOCK})").scalar_one():
-                time.sleep(POLL_SECONDS)
+                time.sleep(SCHEMA_POLL_SECONDS)
             for name in find_missing_indexes(connection):
                 log.info("memory server: creating the index %s in the %s", name, address)
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")

@@ -71,7 +71,7 @@ MAX_CONCURRENT_QUESTIONS = 2
 """The number of questions embedded at a time; further ones are searched without, so that a busy server stays fast."""
 MAX_CACHED_QUESTIONS = 256
 """The number of question vectors that are cached: one turn often asks the same question several times."""
-MAX_REASON_CHARS = 200
+MAX_FAILURE_TEXT_CHARS = 200
 MAX_SHORT_CHARS = 1000
 """A text of more characters than this is not short: it has MIN_LONG_WORDS words or more, or none at all."""
 
@@ -308,7 +308,7 @@ async def refining(database: Database, refinement: Refinement | None) -> AsyncIt
 
 def _reason(error: Exception) -> str:
     said = "no answer in time" if isinstance(error, TimeoutError) else " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}"[:MAX_REASON_CHARS]
+    return f"{type(error).__name__}: {said}"[:MAX_FAILURE_TEXT_CHARS]
 
 
 def _with_before(said: MessagePair) -> str:

@@ -63,7 +63,7 @@ def load_outline(
         body = memoryview(content)[HEAD_BYTES:]
         if head["format"] != FORMAT_VERSION or hashlib.blake2b(body, digest_size=16).hexdigest() != head["digest"]:
             return
-        rows, made_at = _rows(body, head["arrays"]), int(head["generation"])
+        rows, made_at = _stored_rows(body, head["arrays"]), int(head["generation"])
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -127,7 +127,7 @@ def _remove(path: Path) -> None:
         logger.warning("%s cannot be removed: %s", path, error)
 
 
-def _rows(body: memoryview, shapes: list[list[int | str]]) -> OutlineRows:
+def _stored_rows(body: memoryview, shapes: list[list[int | str]]) -> OutlineRows:
     arrays = []
     start = 0
     for kind, *shape in shapes:

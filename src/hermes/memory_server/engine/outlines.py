@@ -36,7 +36,7 @@ MAX_ROWS_KEPT = 2_000_000
 """The number of rows in memory over all workspaces; those used longest ago are dropped first."""
 ROWS_PER_OUTLINE = 64
 """The number of rows added to the size of each outline, because an empty one takes memory too."""
-BATCH_ROWS = 1000
+OUTLINE_BATCH_ROWS = 1000
 MAX_SEARCH_READ_ROWS = 20_000
 """The number of new rows that a search reads itself. More are read in the background, and the search uses words
 alone.
@@ -54,7 +54,7 @@ def _newer(*names: str) -> PreparedStatement:
         .where(message_vectors.c.workspace_id == bindparam("workspace_id"))
         .where(message_vectors.c.message_id > bindparam("last"))
         .order_by(message_vectors.c.message_id, message_vectors.c.piece)
-        .limit(BATCH_ROWS)
+        .limit(OUTLINE_BATCH_ROWS)
     )
 
 
@@ -228,7 +228,7 @@ def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
     """Read the rows that are newer than the outline."""
     newer = NEWER_LEAN if outline.is_lean else NEWER
     while rows := newer.rows(tx, workspace_id=workspace_id, last=outline.last_id):
-        is_last = len(rows) < BATCH_ROWS
+        is_last = len(rows) < OUTLINE_BATCH_ROWS
         if not is_last and rows[0][0] != rows[-1][0]:
             # The last message may have more pieces: the next batch reads it whole.
             rows = [row for row in rows if row[0] != rows[-1][0]]

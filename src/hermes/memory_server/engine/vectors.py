@@ -31,7 +31,7 @@ MAX_ROWS_KEPT = 1_500_000
 """The number of vectors in memory over all matrices; those used longest ago are dropped first."""
 MIN_MATRIX_ROWS = 16
 """The smallest capacity of a matrix, also added to its size, because an empty one takes memory too."""
-BATCH_ROWS = 1000
+VECTOR_BATCH_ROWS = 1000
 """The number of vectors read from the tables at a time, so that reading takes little memory."""
 BLOCK_ROWS = 512
 """The number of rows converted and multiplied at a time, which fit the processor's cache."""
@@ -45,7 +45,7 @@ NEWER = PreparedStatement(
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.id > bindparam("last"))
     .where(LIVE)
     .order_by(conclusions.c.id)
-    .limit(BATCH_ROWS)
+    .limit(VECTOR_BATCH_ROWS)
 )
 GENERATION = PreparedStatement(select(collections.c.generation).where(collections.c.id == bindparam("collection_id")))
 
