@@ -119,7 +119,7 @@ def find_answers(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
 ) -> list[RecalledLine]:
     """Return the lines that answer a question, the best first: recalled lines, and local lines if they are newer or
-    nothing was recalled. If memory probably lacks the answer, only lines that hold every word of the question may answer."""
+    nothing was recalled. If memory probably lacks the answer, only lines with every word of the question count."""
     is_told = all(line.certainty != UNANSWERED_SCORE for line in recalled)
     if not is_told:
         recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]

@@ -177,9 +177,8 @@ def _describe(found: App, result: Result) -> list[str]:
             f"Left out: {_several(result.taken.refused, 'message')}: {provider} is configured not to store messages."
         )
     if result.stuck:
-        lines.append(
-            f"{provider} accepts nothing now: {printable(one_line(result.reason or 'no answer yet', MAX_FAILURE_CHARS))}"
-        )
+        reason = one_line(result.reason or "no answer yet", MAX_FAILURE_CHARS)
+        lines.append(f"{provider} accepts nothing now: {printable(reason)}")
     if not result.is_whole:
         lines.append("The rest is not queued yet; run `hermes memory backfill` again to continue.")
     if result.waiting:

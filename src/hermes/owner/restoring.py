@@ -87,7 +87,7 @@ def refuse_users(home: Home) -> None:
 
 
 def _has_gateway(home: Home) -> bool:
-    """Return the settings; none for an unreadable home, since broken homes are what people restore."""
+    """Return True if a gateway holds its lease. An unreadable store has none: broken homes are what people restore."""
     with suppress(HermesError):
         if home.state_file.exists():
             with open_unchanged(home.state_file, lock_timeout=RESTORE_LOCK_TIMEOUT_SECONDS) as tx:
