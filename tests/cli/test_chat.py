@@ -224,7 +224,7 @@ def test_reader_that_goes_away_ends_the_chat_quietly(home: Path) -> None:
 def test_a_question_without_words_is_a_mistake(home: Path) -> None:
     ran = chat(environment(home), "-q", "  ")
     assert (ran.code, ran.out) == (2, "")
-    assert "no question" in ran.err
+    assert "the question is empty" in ran.err
 
 
 @pytest.mark.contract("2.6", "10.46")
