@@ -100,7 +100,7 @@ def test_a_model_that_does_not_answer_is_not_taken(hermes: Hermes, folder: Path,
         (["--url", "http://127.0.0.1:9/v1", "--key-env", "NOT_SET_ANYWHERE"], "which is not set"),
         (["--url", "http://127.0.0.1:9/v1", "--off"], "exclude each other"),
         (["--host"], "no model is configured"),
-        (["--env", "--no-test"], "names no address"),
+        (["--env", "--no-test"], "sets no URL of a memory model"),
     ],
 )
 def test_bad_input_is_refused_by_name_and_nothing_is_written(
@@ -211,7 +211,7 @@ def test_a_key_from_the_environment_goes_to_the_address_that_it_belongs_to() -> 
     assert found({**ours, **cloud, "HERMES_MEMORY_MODEL_KEY": "ours"}) == ("http://127.0.0.1:9/v1", "ours")
     assert found({**theirs, **cloud}) == ("http://127.0.0.1:8/v1", "theirs")
     assert found(cloud) == (OPENAI_URL, "cloud")
-    with pytest.raises(SettingsError, match="names no address"):
+    with pytest.raises(SettingsError, match="sets no URL of a memory model"):
         found({})
 
 

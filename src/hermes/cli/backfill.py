@@ -35,7 +35,7 @@ PROGRESS_SECONDS = 1.0
 QUEUEING_TIMEOUT_SECONDS, DELIVERY_TIMEOUT_SECONDS = 90.0, 10.0
 """How long to wait while no delivery succeeds. During queueing, the backfill then gives up; after it, a background
 process delivers the rest."""
-MAX_REASON_CHARS = 300
+MAX_FAILURE_CHARS = 300
 """Longer reasons are cut in the output."""
 
 
@@ -177,9 +177,8 @@ def _describe(found: App, result: Result) -> list[str]:
             f"Left out: {_several(result.taken.refused, 'message')}: {provider} is configured not to store messages."
         )
     if result.stuck:
-        lines.append(
-            f"{provider} accepts nothing now: {printable(one_line(result.reason or 'no answer yet', MAX_REASON_CHARS))}"
-        )
+        reason = one_line(result.reason or "no answer yet", MAX_FAILURE_CHARS)
+        lines.append(f"{provider} accepts nothing now: {printable(reason)}")
     if not result.is_whole:
         lines.append("The rest is not queued yet; run `hermes memory backfill` again to continue.")
     if result.waiting:

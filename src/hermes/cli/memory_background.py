@@ -18,7 +18,7 @@ from hermes.embedded.place import Place, try_lock
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import HermesError, MemoryServerError
 
-LOCK_TIMEOUT_SECONDS = 30.0
+START_LOCK_TIMEOUT_SECONDS = 30.0
 """How long to wait for an ending server to release the folder."""
 LOCK_RETRY_SECONDS = 0.5
 
@@ -36,7 +36,7 @@ def main(home: str, folder: str) -> int:
 def serve(place: Place) -> int:
     """Lock the folder as soon as it is free and serve, unless another server answers meanwhile."""
     read_rendezvous(place.rendezvous)  # raises early if the file belongs to another user
-    end = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    end = time.monotonic() + START_LOCK_TIMEOUT_SECONDS
     while time.monotonic() < end:
         with try_lock(place.seat, LOCK_RETRY_SECONDS) as ours:
             if ours:
@@ -48,7 +48,7 @@ def serve(place: Place) -> int:
         if found is not None and look(found)[0] == "ours":
             return 0
     raise MemoryServerError(
-        f"another process has held {place.seat}.lock for {LOCK_TIMEOUT_SECONDS:g} s and does not answer"
+        f"another process has held {place.seat}.lock for {START_LOCK_TIMEOUT_SECONDS:g} s and does not answer"
     )
 
 

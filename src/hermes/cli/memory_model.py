@@ -238,7 +238,7 @@ def _place(app: App) -> Place:
 async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
     """Send one request, counted against the caps. Returns the model's name, the seconds and the error."""
     from hermes.memory_server.db.schema import open_database  # imported late: `hermes chat` imports this module
-    from hermes.memory_server.model.calls import SELF_TEST
+    from hermes.memory_server.model.calls import SELF_TEST_WORKSPACE_ID
     from hermes.memory_server.model.door import ModelDoor
 
     logging.getLogger("hermes.memory_server").addHandler(logging.NullHandler())  # what goes wrong is said here
@@ -246,7 +246,7 @@ async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
     database = open_database(place.folder)
     door = ModelDoor(database, SystemClock())
     try:
-        found = door.open(settings, SELF_TEST)
+        found = door.open(settings, SELF_TEST_WORKSPACE_ID)
         answer = await found.ask(
             "self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_TIMEOUT_SECONDS
         )

@@ -27,7 +27,7 @@ from hermes.store.reading import lend_tables, open_unchanged
 app = typer.Typer(help="List, create, show and delete profiles. Each is a separate home.", rich_markup_mode=None)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile; `default` is the default home.")]
-LOCK_TIMEOUT_SECONDS = 5.0
+PROFILE_LOCK_TIMEOUT_SECONDS = 5.0
 
 
 class ProfileContents(Struct, frozen=True):
@@ -134,7 +134,7 @@ def _look(home: Home) -> ProfileContents:
     if not home.state_file.exists():
         return held
     try:
-        with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT_SECONDS) as tx:
+        with open_unchanged(home.state_file, lock_timeout=PROFILE_LOCK_TIMEOUT_SECONDS) as tx:
             lend_tables(tx)
             sessions, messages = (
                 int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in ("sessions", "messages")

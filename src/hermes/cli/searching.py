@@ -16,7 +16,7 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
-from hermes.ranking.words import SAME, is_pair, split_words, telling_words
+from hermes.ranking.words import STEM_CHARS, is_pair, split_words, telling_words
 from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json
@@ -107,7 +107,7 @@ def _pattern(text: str) -> str:
 
 
 def _stem(word: str) -> str:
-    return word[: min(SAME, max(MIN_STEM_CHARS, len(word) - 1))]
+    return word[: min(STEM_CHARS, max(MIN_STEM_CHARS, len(word) - 1))]
 
 
 def _progress(what: str) -> Callable[[int], None]:
