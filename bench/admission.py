@@ -52,7 +52,7 @@ ANSWERED = {
     "never spoken of": False,
 }
 WEIGHTS = {"never spoken of": 0.3, "of another talk": 0.3, "life": 1.5, "life, no answer": 1.5}
-"""What a question counts that counts otherwise than 1: some are many and easy, or have an answer by chance."""
+"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance."""
 LIVES = ("life", "life_plain")
 SHARE_OF_OTHERS = 3
 """Every so many of the questions of another conversation is asked."""
