@@ -12,7 +12,7 @@ from bench.table import Row, report, summarise
 from hermes.agent.context import build_context
 from hermes.clock import SystemClock
 from hermes.compression.compressor import Compressor
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.llm.tokens import estimate_request, view_tokens

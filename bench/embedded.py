@@ -23,8 +23,7 @@ import httpx
 
 from bench.table import Row, report, summarise
 from hermes.embedded.connect import ServerConnection, connect, stop
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.rendezvous import Place, read_rendezvous
 
 STARTS = int(os.environ.get("BENCH_STARTS", "10"))
 STORM_COUNT = 3

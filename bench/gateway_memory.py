@@ -25,8 +25,7 @@ from pathlib import Path
 from bench.gateway import Bench, Client, ask_arrivals, running
 from bench.table import Row, report, summarise
 from hermes.embedded.connect import stop
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.rendezvous import Place, read_rendezvous
 
 CHAT_COUNT = 8
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))

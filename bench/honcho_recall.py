@@ -24,7 +24,7 @@ from typing import Any
 from bench.remembering import open_agent, time_turn
 from bench.table import report, summarise
 from hermes.embedded.connect import stop
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from hermes.store.injections import find_injection
 from tests.honcho.between import Between, like_a_model
 from tests.memory_server.serving import inside, running

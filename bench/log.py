@@ -8,7 +8,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from bench.table import Row, report, summarise, time_calls
-from hermes.log_file import LogFile
+from hermes.logs import LogFile
 
 LOG_LINE_COUNT = 2_000
 MAX_FILE_BYTES = 10**9

@@ -15,9 +15,8 @@ from pathlib import Path
 import httpx
 
 from bench.table import Row, report, summarise, time_calls
-from hermes.llm.connection import ConnectionPool
-from hermes.llm.endpoint import Endpoint
-from hermes.llm.timeouts import TimeBudget, Timeouts
+from hermes.llm.connection import ConnectionPool, TimeBudget, Timeouts
+from hermes.llm.model import Endpoint
 
 PROCESS_RUN_COUNT = 12
 CONCURRENT_COUNT = 100

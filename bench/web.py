@@ -16,7 +16,7 @@ import httpx
 
 from bench.table import Row, report, summarise, time_calls
 from hermes.embedded.connect import connect, stop
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 
 FACTS, CONCURRENT_COUNT, ROUNDS = 10_000, 100, 30
 ROOT = "/v3/workspaces/hermes"

@@ -89,7 +89,7 @@ def trace(way: Way, source: Path) -> Walk:
 
 def _stop_memory_server(home: Path) -> None:
     from hermes.embedded.connect import stop
-    from hermes.embedded.place import Place
+    from hermes.embedded.rendezvous import Place
 
     stop(Place(home / "memory", home))
 

@@ -1,4 +1,4 @@
-"""Writes the command line as data for completion (`hermes.cli.command_tree`). `make docs` runs it; a test compares."""
+"""Write the command line as data for completion (`hermes.cli.provider_group`). `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 
 import typer.main
 
-from hermes.cli.command_tree import FILE, describe_tree
 from hermes.cli.main import COMMANDS, build_app
+from hermes.cli.provider_group import FILE, describe_tree
 from hermes.settings import TABLE
 
 

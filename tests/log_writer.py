@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-from hermes.log_file import LogFile
+from hermes.logs import LogFile
 
 
 def main(path: str, name: str, lines: str, largest: str, kept: str) -> None:

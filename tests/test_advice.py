@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from hermes.cli.command_tree import FILE, describe_tree
 from hermes.cli.own_name import find_own_name
-from hermes.cli.provider_group import provider_group
+from hermes.cli.provider_group import FILE, describe_tree, provider_group
 from hermes.types import Json
 
 ROOT = Path(__file__).parent.parent

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from hermes.config_edit import put_value
-from hermes.config_file import read_entries, read_env_file, write_setting
+from hermes.config_file import put_value, read_entries, read_env_file, write_setting
 from hermes.configuration import configure
 from hermes.errors import HomeError, SettingsError
 from hermes.files import locked, replace_file

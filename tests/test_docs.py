@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from hermes import doctor, errors, settings
 from hermes.audit import damage, log
-from hermes.cli.json_lines import Ended
+from hermes.cli.chat import Ended
 from hermes.events import TurnEvent
 from hermes.slash.table import OFFERED, TABLE
 from scripts import draw_packages, draw_terminal

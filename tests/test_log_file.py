@@ -14,8 +14,7 @@ import pytest
 from hermes.audit.log import log_files
 from hermes.errors import HomeError
 from hermes.files import locked
-from hermes.log_file import LogFile
-from hermes.logs import TAIL_BYTES, read_warnings, start_log
+from hermes.logs import TAIL_BYTES, LogFile, read_warnings, start_log
 from tests.db.processes import await_end, finish, hear, say, start
 from tests.scale import scale
 

@@ -14,18 +14,16 @@ from hermes.agent.agent import Agent, Policy, TemporaryAgent
 from hermes.agent.builtin_tools import builtin_tools
 from hermes.agent.loop import Responder
 from hermes.agent.offline import SAVED, OfflineModel, recollect_nothing
-from hermes.agent.tool_verdicts import ToolVerdicts
-from hermes.agent.tools import Toolbox
+from hermes.agent.tools import Toolbox, ToolVerdicts
 from hermes.app import App
 from hermes.db.engine import Tx
 from hermes.errors import ProviderError
 from hermes.gateway.agent_cache import NOBODY, Person
-from hermes.llm.discover import list_models
+from hermes.llm.connection import Timeouts
+from hermes.llm.discover import ConfiguredModel, ModelOffer, list_models
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import ConfiguredModel, ModelOffer
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Timeouts
 from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.memory.active import ActiveProvider, Deadlines, Surroundings
 from hermes.memory.caller import Memory
@@ -64,7 +62,7 @@ def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED
     messages."""
     if not isinstance(model, OfflineModel):
         return model
-    from hermes.agent.recollection import recollect  # only where no model answers
+    from hermes.agent.offline import recollect  # only where no model answers
 
     return OfflineModel(partial(recollect, store, open_notes(app, scope)), fate, app.clock.now)
 

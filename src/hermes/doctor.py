@@ -28,15 +28,14 @@ from hermes.db.engine import Tx
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
-from hermes.memory.command_host import CommandHost, acquaintances, invited, look_over
 from hermes.memory.notes import FILES, Notes
+from hermes.memory.plugin_host import CommandHost, acquaintances, invited, look_over
 from hermes.memory.registry import NONE, provider_names
 from hermes.scope import OWNER
 from hermes.settings import ALLOW, MEMORY_LIMIT, PROVIDER, TABLE, USER_LIMIT
-from hermes.store.health import StoreHealth, Undecodable, inspect
+from hermes.store.health import StoreHealth, Undecodable, inspect, lend_tables, open_unchanged
 from hermes.store.memory_rows import get_health
 from hermes.store.people import describe_unmarked, find_unmarked
-from hermes.store.reading import lend_tables, open_unchanged
 from hermes.store.reviews import MAX_ATTEMPTS, given_up
 
 T = TypeVar("T")

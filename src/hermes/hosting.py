@@ -8,10 +8,10 @@ from typing import cast
 
 from hermes import settings as table
 from hermes.agent.agent import Agent
+from hermes.agent.builtin_tools import session_search_tool
 from hermes.agent.loop import Responder
 from hermes.agent.offline import NOT_KEPT, OfflineModel, recollect_nothing
 from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
-from hermes.agent.session_search import session_search_tool
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped

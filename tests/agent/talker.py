@@ -9,7 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from hermes.agent.turn import run_turn
-from hermes.cli.json_lines import event_line
+from hermes.cli.chat import event_line
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.store.held_lease import LaneTerms

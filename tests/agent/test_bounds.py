@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from hermes.agent.agent import Agent
 from hermes.agent.tools import Tool, ToolResult
 from hermes.events import Failed, Notice, Replied, ToolFinished
+from hermes.llm.connection import Timeouts
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.timeouts import Timeouts
 from hermes.store.store import Store
 from hermes.types import ToolCall, ToolSpec
 from tests.agent.agents import check_conversation, make_agent, spoken, stored, take_turn

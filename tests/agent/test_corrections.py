@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.offline import Inquiry
-from hermes.agent.recollection import recollect
+from hermes.agent.offline import Inquiry, recollect
 from hermes.agent.review import PROMPT, review
 from hermes.db import queue
 from hermes.db.queue_items import find
@@ -23,7 +22,7 @@ from hermes.memory.likeness import fact_words
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
-from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
+from hermes.store.withheld import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder

@@ -14,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.offline import Inquiry, OfflineModel
-from hermes.agent.recollection import recollect
+from hermes.agent.builtin_tools import session_search_tool
+from hermes.agent.offline import Inquiry, OfflineModel, recollect
 from hermes.agent.review import PROMPT, review
-from hermes.agent.session_search import session_search_tool
 from hermes.agent.undo import retry
 from hermes.clock import SystemClock
 from hermes.events import ToolFinished

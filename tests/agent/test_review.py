@@ -14,8 +14,7 @@ from hermes.agent.review import MAX_REVIEW_CHARS, PROMPT, review
 from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.store.note_remarks import take_remarks
-from hermes.store.reviews import RETRY_DELAYS_SECONDS, reviewed_upto
+from hermes.store.reviews import RETRY_DELAYS_SECONDS, reviewed_upto, take_remarks
 from hermes.types import Draft
 from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer, ScriptStep

@@ -10,11 +10,11 @@ import pytest
 from hermes.agent.agent import Agent
 from hermes.agent.loop import CALL_WITHOUT_TOOLS, NO_TOOLS
 from hermes.agent.review import read_lines, review
-from hermes.agent.tool_verdicts import ToolVerdicts
+from hermes.agent.tools import ToolVerdicts
 from hermes.clock import SystemClock
 from hermes.events import Failed, Notice, Replied, TextDelta, ToolFinished
+from hermes.llm.discover import ModelOffer
 from hermes.llm.events import Completed, Reply, TextPiece
-from hermes.llm.offer import ModelOffer
 from hermes.llm.tool_use import ToolAbility, ToolSwitch
 from hermes.store.store import Store
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn

@@ -141,7 +141,7 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from hermes.audit.backup import back_up
+from hermes.audit.repair import back_up
 from hermes.errors import StoreReadOnlyError
 path = Path(sys.argv[1])
 path.chmod(0o444)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hermes.cli.markdown import Markdown
+from hermes.cli.screen import Markdown
 
 PAINT = re.compile(r"\x1b\[([0-9;]*)m")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.code_colors import (
+from hermes.cli.markdown_code import (
     LANGUAGES,
     MAX_CONTEXT_CHARS,
     MAX_LEXED_CHARS,
@@ -20,7 +20,7 @@ from hermes.cli.code_colors import (
     WordKind,
     colors_for,
 )
-from hermes.cli.markdown import Markdown
+from hermes.cli.screen import Markdown
 from tests.cli.markdown_rows import plain, rows_of
 
 pytestmark = pytest.mark.contract("10.53")
@@ -220,7 +220,7 @@ def test_a_lexer_changes_no_letter() -> None:
 def test_lexers_are_imported_with_the_first_block_that_needs_one() -> None:
     code = """
 import sys
-from hermes.cli.markdown import Markdown
+from hermes.cli.screen import Markdown
 import hermes.cli.live_prompt, hermes.cli.terminal
 for colored, text in ((False, "```python\\nx\\n```\\n"), (True, "`x`\\n```\\nx\\n```\\n"), (True, "```python\\n")):
     Markdown(lambda: 80, colored=colored).feed(text)

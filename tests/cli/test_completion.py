@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.command_tree import FILE
 from hermes.cli.completing import complete
+from hermes.cli.provider_group import FILE
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from scripts.write_command_tree import render

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.editor import find_editor
+from hermes.cli.input_line import find_editor
 from hermes.errors import UsageError
 from tests.cli.chatting import chat as run_chat
 from tests.cli.screen import ENTER, Chat, plain_env, stored

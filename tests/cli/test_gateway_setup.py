@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.gateway.platforms.packages import DISCORD, how_to_install
+from hermes.gateway.platforms.set_up import DISCORD, how_to_install
 from tests.conftest import Ran
 from tests.gateway.bot_api import TOKEN as TELEGRAM_TOKEN
 from tests.gateway.bot_api import BotApi
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.contract("10.2")
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Type these answers at the questions for tokens."""
     answers: list[str] = []
-    monkeypatch.setattr("hermes.cli.gateway_setup.can_ask", lambda: True)
+    monkeypatch.setattr("hermes.cli.gateway.can_ask", lambda: True)
     monkeypatch.setattr("getpass.getpass", lambda _: answers.pop(0))
     return answers
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.markdown import Markdown
 from hermes.cli.rows import columns_of
+from hermes.cli.screen import Markdown
 from tests.cli.markdown_rows import plain, rows_of
 
 PIECES = (

@@ -8,8 +8,7 @@ import pytest
 
 from hermes.cli import memory_serving
 from hermes.cli.memory_serving import ServingOptions, run
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.rendezvous import Place, read_rendezvous
 from hermes.errors import MemoryServerError, StoreBusyError
 from hermes.http_server import listen
 from hermes.memory_server.api.server import Options

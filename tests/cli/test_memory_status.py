@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.memory_server import server_lines
+from hermes.cli.memory import server_lines
 from hermes.types import Json
 from tests.conftest import Ran
 from tests.memory.page import install

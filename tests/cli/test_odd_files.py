@@ -211,7 +211,7 @@ def test_doctor_names_a_memory_provider_that_is_not_there_and_those_that_are(hom
 def test_doctor_waits_no_longer_than_it_wants_for_a_provider(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.memory.command_host.CONFIGURATION_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("hermes.memory.plugin_host.CONFIGURATION_TIMEOUT_SECONDS", 0.05)
     install(home, "slow", "import threading\nthreading.Event().wait(60)\n")
     ran = hermes("doctor")
     assert (ran.code, "memory provider slow did not answer" in ran.out) == (1, True)

@@ -50,7 +50,7 @@ create_plugin = Choosy
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a single question wait for its deliveries, however slow the machine is."""
     monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr("hermes.cli.sessions.FORGET_TIMEOUT_SECONDS", 60.0)
 
 
 def entries(hermes: Hermes) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     (home / "away").touch()
     started: list[Path] = []
     monkeypatch.setattr("hermes.cli.outbox.start_deliverer", lambda app: started.append(app.home.path))
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr("hermes.cli.sessions.FORGET_TIMEOUT_SECONDS", 0.0)
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
     assert "Memory forgets it once it can be reached" in ran.err

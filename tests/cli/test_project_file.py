@@ -25,7 +25,7 @@ from hermes.cli.project_file import (
 from hermes.errors import HermesError, HomeError
 from hermes.home import Home
 from hermes.scope import OWNER
-from hermes.store.prompts import KeptProjectFile
+from hermes.store.session_settings import KeptProjectFile
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.conftest import Ran

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.cli.output import INDENT, MIN_COLUMN_WIDTH, block, fit_widths
 from hermes.cli.rows import columns_of, fold, hang, head
 from hermes.cli.status import ChatStatus
-from hermes.cli.table import INDENT, MIN_COLUMN_WIDTH, block, fit_widths
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
 COLUMNS = st.integers(4, 30)

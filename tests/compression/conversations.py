@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from hermes.compression.compressor import Compressor, LastLook
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.compression.summarise import PROMPT
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner

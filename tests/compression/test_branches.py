@@ -13,7 +13,7 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.compression.compressor import CompressionResult, Compressor, Request
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.compression.compressor import Request
-from hermes.compression.digest import OPENING
+from hermes.compression.summarise import OPENING
 from hermes.events import Notice, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.context import build_context
-from hermes.compression.digest import OPENING, add_missing, make_digest, read_telling
+from hermes.compression.summarise import OPENING, add_missing, make_digest, read_telling
 from hermes.llm.tokens import estimate_tokens, fit_tokens
 from hermes.store.store import Store
 from hermes.types import Draft, Message

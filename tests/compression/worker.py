@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hermes.clock import SystemClock
 from hermes.compression.compressor import Compressor
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.db.leases import new_owner
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.logs import start_log

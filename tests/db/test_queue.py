@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, MIN_SPLIT_LOSSES, Dead, Defect, Done, Retry
-from hermes.db.queue import Claim
+from hermes.db.queue import MAX_CRASHES, MIN_SPLIT_LOSSES, Claim, Dead, Defect, Done, Retry
 from hermes.errors import NotFoundError, StaleError
 from tests.db.files import make_file, transaction
 

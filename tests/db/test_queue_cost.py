@@ -13,8 +13,7 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.outcomes import MAX_CRASHES, Dead, Done, ItemOutcome, Retry
-from hermes.db.queue import Claim
+from hermes.db.queue import MAX_CRASHES, Claim, Dead, Done, ItemOutcome, Retry
 from tests.db.files import make_file, transaction
 
 T = TypeVar("T")

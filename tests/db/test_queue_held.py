@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.db import lanes, queue, queue_items
-from hermes.db.outcomes import MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim
+from hermes.db.queue import MAX_CRASHES, MIN_SUSPECT_CRASHES, Claim, Dead, Defect, Done, ItemOutcome, Postponed, Retry
 from tests.db.files import make_file, transaction
 
 

@@ -23,8 +23,18 @@ from hypothesis.stateful import (
 
 from hermes.db import lanes, leases, queue, queue_items
 from hermes.db.leases import Lease
-from hermes.db.outcomes import MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, Done, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim, Item
+from hermes.db.queue import (
+    MAX_CRASHES,
+    MIN_SUSPECT_CRASHES,
+    Claim,
+    Dead,
+    Defect,
+    Done,
+    Item,
+    ItemOutcome,
+    Postponed,
+    Retry,
+)
 from hermes.errors import StaleError
 from tests.db.files import dump, make_file, transaction
 from tests.scale import scale

@@ -16,20 +16,21 @@ import pytest
 
 from hermes.db import lanes, queue, queue_items
 from hermes.db.engine import Tx
-from hermes.db.isolation import Isolation
 from hermes.db.leases import new_owner
-from hermes.db.outcomes import (
+from hermes.db.queue import (
     GIVEN_UP,
     MAX_CRASHES,
     MIN_SPLIT_LOSSES,
     MIN_SUSPECT_CRASHES,
+    Claim,
     Dead,
     Done,
+    Item,
     ItemOutcome,
     Postponed,
     Retry,
 )
-from hermes.db.queue import Claim, Item
+from hermes.db.queue_items import Isolation
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import StaleError, StoreBusyError
 from tests.db.files import make_file, transaction

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from hermes.embedded.connect import ServerConnection, connect
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from tests.plain_http import PLAIN
 
 MESSAGES = "/v3/workspaces/w/sessions/s/messages"

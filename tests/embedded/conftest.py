@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from tests.embedded.clients import place_of
 
 

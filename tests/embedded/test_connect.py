@@ -23,10 +23,9 @@ import pytest
 from msgspec.structs import replace
 
 from hermes import __version__
-from hermes.embedded.asking import look
 from hermes.embedded.connect import ServerConnection, connect, find_running, stop
-from hermes.embedded.place import Place, find_place, is_taken
-from hermes.embedded.rendezvous import Rendezvous, publish, read_rendezvous
+from hermes.embedded.process import look
+from hermes.embedded.rendezvous import Place, Rendezvous, find_place, is_taken, publish, read_rendezvous
 from hermes.errors import MemoryServerError
 from hermes.home import Home
 from tests.embedded.clients import client_of, place_of, read_all, wait_until, write

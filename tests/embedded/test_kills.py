@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from hermes.embedded.connect import connect
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.rendezvous import Place, read_rendezvous
 from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.scale import scale
 

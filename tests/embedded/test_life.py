@@ -16,10 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hermes.embedded.asking import look
 from hermes.embedded.connect import ServerConnection, connect, find_running, keeping, stop
-from hermes.embedded.place import Place, is_taken
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.process import look
+from hermes.embedded.rendezvous import Place, is_taken, read_rendezvous
 from hermes.errors import MemoryServerError
 from tests.embedded.clients import client_of, read_all, wait_until, write
 from tests.embedded.conftest import servers

@@ -14,8 +14,7 @@ import pytest
 from msgspec.structs import asdict
 
 from hermes.embedded.connect import connect
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import NO_RENDEZVOUS, Rendezvous, publish
+from hermes.embedded.rendezvous import NO_RENDEZVOUS, Place, Rendezvous, publish
 from hermes.errors import HermesError, MemoryServerError
 from tests.embedded.conftest import servers
 from tests.memory_server.serving import ROOT
@@ -107,7 +106,7 @@ def foreign_folder() -> Iterator[Path]:
 def test_read_only_folder_is_reported(place: Place, foreign_folder: Path) -> None:
     program = (
         "import filelock, os, sys; from pathlib import Path; from hermes.embedded.connect import connect\n"
-        "from hermes.embedded.place import Place; from hermes.errors import HermesError\n"
+        "from hermes.embedded.rendezvous import Place; from hermes.errors import HermesError\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "folder = Path(sys.argv[1])\n"
         "for place in (Place(folder, Path(sys.argv[2])), Place(folder / 'memory', folder)):\n"

@@ -16,7 +16,7 @@ from hermes.configuration import configure
 from hermes.events import Failed, Replied, Stopped
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, ChatType, Inbound, Intake
-from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_door import follow
 from hermes.home import Home
 from hermes.hosting import open_gateway
 from hermes.llm.events import Completed, Reply, TextPiece

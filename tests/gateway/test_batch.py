@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.db.queue import Item
-from hermes.gateway.batch import next_batch
+from hermes.gateway.inbox_record import next_batch
 from hermes.gateway.platform import ChatType
 from tests.gateway.core import message
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.gateway.live_reply import MIN_PREVIEW_CHARS
+from hermes.gateway.outbound import MIN_PREVIEW_CHARS
 from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
 from tests.gateway.processes import PlatformGateway, scripted_model, wait_until
 from tests.scale import scale

@@ -15,7 +15,7 @@ from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendN
 from hermes.gateway.platforms import discord as adapter
 from hermes.gateway.platforms import discord_client
 from hermes.gateway.platforms.discord import Discord, DiscordTerms
-from hermes.gateway.platforms.discord_text import render
+from hermes.gateway.platforms.discord_messages import render
 from hermes.types import Json
 from tests.gateway.desk import Desk, until
 from tests.gateway.discord_server import BOT_ID, TOKEN, Channel, DiscordServer

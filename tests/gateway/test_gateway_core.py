@@ -11,7 +11,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db import lanes
 from hermes.db.engine import Tx
-from hermes.db.outcomes import MAX_CRASHES
+from hermes.db.queue import MAX_CRASHES
 from hermes.errors import GatewayRunningError
 from hermes.gateway.platform import Chat
 from hermes.hosting import open_gateway

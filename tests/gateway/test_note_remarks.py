@@ -13,8 +13,8 @@ from hermes.clock import SystemClock
 from hermes.events import MemoryUpdated, TurnEvent
 from hermes.scope import OWNER as OWNERS
 from hermes.slash.here import Say
-from hermes.store.note_remarks import keep_remarks
 from hermes.store.people import mark
+from hermes.store.reviews import keep_remarks
 from tests.gateway.bot_api import BotApi
 from tests.gateway.core import Core, FakePlatform, load_app, message, running_core
 from tests.gateway.people import GROUP, GUEST, OTHER, OWNER, Obedient

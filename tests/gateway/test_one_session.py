@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.events import Failed, Replied, Stopped
-from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_door import follow
 from tests.gateway.core import TIMEOUT_SECONDS, Gate, request, running_core, talk
 from tests.gateway.processes import appears, rows, said
 

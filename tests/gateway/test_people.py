@@ -21,7 +21,7 @@ from hermes.fence import NOTE
 from hermes.gateway.platform import Chat, Moved
 from hermes.memory.notes import Notes
 from hermes.scope import Group, Guest, Owner
-from hermes.store.prompts import set_prompt_made_of
+from hermes.store.session_settings import set_prompt_made_of
 from hermes.store.store import Store
 from tests.gateway.core import load_app, message
 from tests.gateway.people import (

@@ -15,7 +15,7 @@ from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms import slack as adapter
 from hermes.gateway.platforms.slack import Slack, SlackTerms
-from hermes.gateway.platforms.slack_text import to_mrkdwn, to_plain
+from hermes.gateway.platforms.slack_messages import to_mrkdwn, to_plain
 from hermes.types import Json
 from tests.gateway.desk import Desk, until
 from tests.gateway.slack_server import APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, Channel, SlackServer

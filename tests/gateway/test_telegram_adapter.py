@@ -15,7 +15,7 @@ from hermes.clock import SystemClock
 from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
 from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
-from hermes.gateway.platforms.telegram_errors import describe
+from hermes.gateway.platforms.telegram_updates import describe
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
 from tests.gateway.desk import Desk

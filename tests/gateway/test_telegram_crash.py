@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, MIN_SUSPECT_CRASHES
+from hermes.db.queue import GIVEN_UP, MAX_CRASHES, MIN_SUSPECT_CRASHES
 from tests.gateway.bot_api import BotApi, Call
 from tests.gateway.processes import BotGateway, scripted_model, wait_until
 from tests.scale import scale

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.gateway.outbound import count_units, cut_text, split_text
-from hermes.gateway.platforms.text_spans import render
+from hermes.gateway.platforms.text import render
 from tests.gateway.bot_api import units
 
 MARKS = st.sampled_from(

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.events import Failed, Replied, Stopped, Waiting
-from hermes.gateway.platforms.api_follow import follow
+from hermes.gateway.platforms.api_door import follow
 from hermes.store.held_lease import UNSAID, WAITING, LaneTerms
 from hermes.store.store import Store
 from hermes.types import Session

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from hermes.embedded.connect import connect, stop
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from hermes.types import Json
 from tests.cli.chatting import chat, environment
 from tests.conftest import Ran

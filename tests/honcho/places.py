@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes.clock import SystemClock
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.memory.command_host import CommandHost
+from hermes.memory.plugin_host import CommandHost
 from hermes.memory.provider import Conversation, Notebook, Speaker
 from tests.honcho.configuring import Machine
 

@@ -20,7 +20,7 @@ from hermes.memory.provider import Notebook
 from hermes.memory.values import Wording
 from hermes.scope import OWNER as SCOPE
 from hermes.scope import Guest, Scope
-from hermes.store.corrections import corrections_of
+from hermes.store.withheld import corrections_of
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, HERE, Recalling, Talk

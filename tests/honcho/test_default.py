@@ -18,7 +18,7 @@ from hermes.home import Home
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.recall import LATE
 from hermes.honcho.server import find_server
-from hermes.memory.command_host import CommandHost
+from hermes.memory.plugin_host import CommandHost
 from hermes.settings import PROVIDER
 from tests.cli.screen import ENTER, Screen
 from tests.embedded.loading import OF_THE_SERVER, loaded

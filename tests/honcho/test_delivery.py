@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.embedded.connect import stop
-from hermes.honcho.acts import Conclude, Remove, SetCard, encode_act
+from hermes.honcho.conclusions import Conclude, Remove, SetCard, encode_act
 from hermes.honcho.failures import Unreached
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker

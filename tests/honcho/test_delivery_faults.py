@@ -11,8 +11,8 @@ from collections import Counter
 
 import pytest
 
-from hermes.honcho.acts import Conclude, encode_act
 from hermes.honcho.attempt import KEY_LIFETIME_SECONDS
+from hermes.honcho.conclusions import Conclude, encode_act
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Delivered, Later, Parked
 from tests.compression.hand_clock import HandClock

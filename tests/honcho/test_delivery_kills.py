@@ -15,8 +15,7 @@ import pytest
 
 from hermes.cli import outbox
 from hermes.embedded.connect import connect, stop
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.rendezvous import Place, read_rendezvous
 from hermes.honcho.wire import DeliveryTimeouts
 from hermes.memory.deliveries import LEASE_SECONDS
 from tests.honcho.configuring import Machine

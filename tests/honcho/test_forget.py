@@ -13,8 +13,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db.lanes import release_lane
 from hermes.db.leases import new_owner
-from hermes.db.outcomes import Retry
-from hermes.db.queue import claim, enqueue, settle
+from hermes.db.queue import Retry, claim, enqueue, settle
 from tests.cli.filling import write_into
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hermes.embedded.connect import connect, stop
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.memory.provider import Address, Conversation, MemorySession
 from tests.gateway.core import Core, message, running_core

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.honcho.acts import Conclude, SetCard, encode_act
+from hermes.honcho.conclusions import Conclude, SetCard, encode_act
 from hermes.memory.provider import Delivered, Later
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine

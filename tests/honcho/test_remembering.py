@@ -120,7 +120,7 @@ async def test_a_fence_that_a_person_writes_is_neither_stored_nor_learned(recall
 async def test_models_conclusion_is_in_memory_and_can_be_deleted(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.honcho.tools.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
+    monkeypatch.setattr("hermes.honcho.session.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
     recalling.configure(sessionStrategy="per-session")
     told: list[str] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 import jwt
 import pytest
 
-from hermes.agent.delegate_tool import PROMPT as DELEGATE
+from hermes.agent.builtin_tools import PROMPT as DELEGATE
 from hermes.agent.review import PROMPT as REVIEW
 from hermes.clock import SystemClock
 from hermes.compression.summarise import PROMPT as SUMMARISE

@@ -14,11 +14,9 @@ import httpx
 import pytest
 
 from hermes.errors import ProviderError, UsageError
-from hermes.honcho.browser_sign_in import DENIED, DONE, FOREIGN, OVER, PORT, BrowserSignIn
-from hermes.honcho.device_sign_in import ENDINGS, sign_in_by_code
-from hermes.honcho.oauth_endpoints import Endpoints, find_endpoints
+from hermes.honcho.browser_sign_in import DENIED, DONE, ENDINGS, FOREIGN, OVER, PORT, BrowserSignIn, sign_in_by_code
+from hermes.honcho.oauth import Endpoints, TokenError, find_endpoints
 from hermes.honcho.sign_in import OTHER_WORKSPACE
-from hermes.honcho.token_requests import TokenError
 from tests.honcho.asking import Person
 from tests.honcho.between import until_it_is_so
 from tests.honcho.issuer import DEVICE_GRANT, Fault, Issuer

@@ -14,8 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.errors import ProviderError
-from hermes.honcho import injection_log
-from hermes.honcho.injection_log import append_line
+from hermes.honcho import injection
+from hermes.honcho.injection import append_line
 from hermes.honcho.recall_policy import COLD, REWRITE, WARM, pause_turns
 from tests.honcho.between import Asked, Instead, like_a_model, until_it_is_so
 from tests.honcho.recalling import ANN, BOT, HERE, PATIENT, SESSIONS, Recalling, Talk
@@ -290,7 +290,7 @@ async def test_the_log_is_off_by_default_and_variables_turn_it_on_elsewhere(
 
 
 def test_a_full_log_makes_room_and_a_readable_one_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(injection_log, "MAX_LOG_BYTES", 100)
+    monkeypatch.setattr(injection, "MAX_LOG_BYTES", 100)
     path = tmp_path / "logs" / "injection.log"
     path.parent.mkdir()
     path.write_text("old\n", encoding="utf-8")

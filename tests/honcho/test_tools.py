@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes.honcho.acts import Conclude, Remove, decode_act
+from hermes.honcho.conclusions import Conclude, Remove, decode_act
 from hermes.honcho.keys import LEVELS
-from hermes.honcho.tools import tool_specs
+from hermes.honcho.session import tool_specs
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.outbox import Outbox
 from tests.honcho.between import Instead, like_a_model
@@ -166,7 +166,7 @@ async def test_conclusion_is_saved_before_the_answer_and_queued_without_delivery
 async def test_a_fact_that_both_views_hold_is_deleted_in_both(
     recalling: Recalling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.honcho.tools.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
+    monkeypatch.setattr("hermes.honcho.session.DELIVERY_WAIT_SECONDS", 60.0)  # a busy machine delivers slowly
     recalling.configure()
     recalling.tell(SESSIONS[HERE.session_id], (ANN, "My cat is called Miso."), (ANN, "I work in Rome."))
     async with recalling.host() as talk:

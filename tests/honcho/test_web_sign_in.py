@@ -13,7 +13,7 @@ from hermes.honcho.browser_sign_in import FOREIGN
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.server import Machine as Seen
 from hermes.honcho.web_sign_in import ERROR_SECONDS, WebSignIn
-from hermes.memory.command_host import CommandHost
+from hermes.memory.plugin_host import CommandHost
 from hermes.memory.provider import Connect
 from tests.compression.hand_clock import HandClock
 from tests.honcho.configuring import Machine

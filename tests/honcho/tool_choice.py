@@ -12,8 +12,7 @@ import httpx
 
 from hermes.honcho.config_file import Document
 from hermes.honcho.configuration import resolve
-from hermes.honcho.session import BLOCKS
-from hermes.honcho.tools import tool_specs
+from hermes.honcho.session import BLOCKS, tool_specs
 from hermes.types import Json, ToolSpec
 
 WANTED: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from hermes.embedded.connect import stop
-from hermes.embedded.place import Place
+from hermes.embedded.rendezvous import Place
 from tests.gateway.processes import GatewayProcess
 from tests.plain_http import PLAIN
 from tests.slow.facts import tell_facts

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes.clock import Clock
 from hermes.honcho.plugin import HonchoPlugin
 from hermes.honcho.wire import DeliveryTimeouts
-from hermes.memory.command_host import CommandHost
+from hermes.memory.plugin_host import CommandHost
 from hermes.memory.provider import Acquaintance, Conversation, Entry, Later, Notebook, Outcome, Speaker
 from hermes.types import Json
 from tests.compression.hand_clock import HandClock

@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 
+from hermes.llm.connection import Retries, Timeouts
 from hermes.llm.events import Completed, ModelEvent, ModelFailed, ReasoningPiece, Reply, Retrying, TextPiece
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Retries, Timeouts
 from tests.llm.loopback import LoopbackServer
 from tests.llm.steady_clock import SteadyClock
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes.llm.assemble import MAX_TOOL_CALLS, Assembler, MalformedChunk, StreamedError
 from hermes.llm.events import ReasoningPiece, Reply, TextPiece, Usage
-from hermes.llm.reading import EventDecoder
+from hermes.llm.openai_compatible import EventDecoder
 from hermes.types import Json, ToolCall
 from tests.llm.loopback import chunk, says
 

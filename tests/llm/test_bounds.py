@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from hermes.llm.connection import Timeouts
 from hermes.llm.events import Completed, ModelFailed
-from hermes.llm.timeouts import Timeouts
 from hermes.types import Json
 from tests.llm.calling import collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, says
@@ -89,7 +89,7 @@ async def test_reply_that_drips_for_ever_ends_with_its_total_time() -> None:
 
 
 async def test_event_without_an_end_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.llm.reading.MAX_EVENT_BYTES", 10_000)
+    monkeypatch.setattr("hermes.llm.openai_compatible.MAX_EVENT_BYTES", 10_000)
     for piece in ("data: x" * 100, "data: x\n" * 100):
         async with LoopbackServer([endless(piece)]) as server:
             assert "an event without an end" in (await fail(model_at(server))).message

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.stopping import unless_stopped
+from hermes.agent.loop import unless_stopped
+from hermes.llm.connection import Retries, Timeouts
 from hermes.llm.events import Completed, ModelEvent
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Retries, Timeouts
 from tests.llm.calling import REQUEST, model_at
 from tests.llm.loopback import Answer, Ending, LoopbackServer, says
 from tests.scale import scale

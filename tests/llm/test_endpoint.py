@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.model import Endpoint
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.endpoint import Endpoint
 from hermes.llm.events import ModelFailureKind
 from hermes.llm.failures import (
     CODES,
@@ -26,6 +25,7 @@ from hermes.llm.failures import (
     from_transport,
     read_error,
 )
+from hermes.llm.model import Endpoint
 
 ENDPOINT = Endpoint.parse("https://api.example.com/v1", "sk-12345678")
 TOO_LONG = [

@@ -9,10 +9,10 @@ from email.utils import formatdate
 import pytest
 
 from hermes.errors import SettingsError
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.connection import Retries, Timeouts
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying, TextPiece
+from hermes.llm.model import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Retries, Timeouts
 from hermes.types import Json, ToolCall
 from tests.llm.calling import IMPATIENT, KEY, closed_port, collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, fails, says

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.llm.timeouts import Timeouts
+from hermes.llm.connection import Timeouts
 from hermes.types import Json
 from tests.llm.calling import REQUEST, complete, fail, model_at
 

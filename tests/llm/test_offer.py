@@ -9,10 +9,9 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.errors import ModelError
-from hermes.llm.discover import ListedModel
+from hermes.llm.discover import ConfiguredModel, ListedModel, ModelOffer
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.llm.offer import ConfiguredModel, ModelOffer
 from tests.llm.scripted import ScriptedModel
 
 GUESS, TOLD = 128_000, 4_096

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.llm.reading import EventDecoder, ServerEvent
+from hermes.llm.openai_compatible import EventDecoder, ServerEvent
 
 
 def decode(*chunks: bytes) -> list[ServerEvent]:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hermes.llm.timeouts import BudgetExceeded, TimeBudget
+from hermes.llm.connection import BudgetExceeded, TimeBudget
 
 
 async def test_a_wait_ends_at_its_limit_or_when_the_total_is_used_up() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.agent.tool_verdicts import MAX_VERDICTS, ToolVerdicts
+from hermes.agent.tools import MAX_VERDICTS, ToolVerdicts
 from hermes.clock import SystemClock
 from hermes.llm.events import ModelFailed, Reply
 from hermes.llm.tool_use import PHONE_NUMBER, ToolAbility, ToolSwitch, ToolVerdict, run_self_test

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.lanes import head_time
-from hermes.db.outcomes import Postponed
+from hermes.db.queue import Postponed
 from hermes.db.queue_items import items
 from hermes.memory.outbox import Spot
 from hermes.memory.provider import Address, Conversation, EntryKind, Notebook

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from hermes.errors import HomeError, NoteError
 from hermes.fence import fence
-from hermes.memory.entries import NoteLines, add_entry, find_entries, remove_entry, replace_entry
-from hermes.memory.notes import Notes
+from hermes.memory.notes import NoteLines, Notes, add_entry, find_entries, remove_entry, replace_entry
 from hermes.scope import Owner
 from tests.db.processes import finish, hear, start
 from tests.scale import scale

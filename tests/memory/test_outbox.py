@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from hermes.db.engine import Tx
 from hermes.db.lanes import head_time
-from hermes.db.outcomes import MAX_CRASHES
+from hermes.db.queue import MAX_CRASHES
 from hermes.db.queue_items import items
 from hermes.errors import ProviderError
 from hermes.memory.active import BUSY_RECALLS, ActiveProvider
+from hermes.memory.forgetting import retract
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -26,7 +27,6 @@ from hermes.memory.provider import (
     Parked,
     Speaker,
 )
-from hermes.memory.undoing import retract
 from hermes.memory.values import EntryKind
 from hermes.store.store import Store
 from hermes.types import Draft

@@ -277,10 +277,10 @@ def test_only_assembly_and_commands_find_providers_and_nothing_imports_one() -> 
     assert {name: used - told for name, used in registry.items() if used - told} == {
         "assembly.py": {"hermes.memory.registry.find_provider"},
         "cli/config.py": {"hermes.memory.registry.provider_names"},
-        "cli/memory_setup.py": {"hermes.memory.registry.provider_names"},
+        "cli/memory_status.py": {"hermes.memory.registry.provider_names"},
         "cli/provider_group.py": {"hermes.memory.registry.provider_names"},
         "doctor.py": {"hermes.memory.registry.provider_names"},
-        "memory/command_host.py": {"hermes.memory.registry.find_provider"},
+        "memory/plugin_host.py": {"hermes.memory.registry.find_provider"},
         "web/settings_pages.py": {"hermes.memory.registry.provider_names"},
     }
     for name, used in users.items():

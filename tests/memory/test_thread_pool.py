@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from hermes.memory.thread_pool import DaemonPool
+from hermes.memory.plugin_thread import DaemonPool
 
 
 def test_a_call_that_blocks_keeps_none_behind_it_waiting_while_there_is_room() -> None:

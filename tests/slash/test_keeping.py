@@ -94,7 +94,7 @@ def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: None) 
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr("hermes.cli.clipboard.COPY_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr("hermes.cli.commands.COPY_TIMEOUT_SECONDS", 60.0)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     return file
 

@@ -16,7 +16,7 @@ from hermes.events import MemoryUpdated
 from hermes.gateway.platform import ChatType
 from hermes.scope import OWNER, Guest
 from hermes.store.injections import InjectedPart, Injection, keep_injection
-from hermes.store.note_remarks import keep_remarks
+from hermes.store.reviews import keep_remarks
 from tests.cli.filling import fill
 from tests.conftest import Ran
 from tests.gateway.core import Core, message, running_core

@@ -15,7 +15,7 @@ from hermes.errors import UsageError
 from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.undoing import Retraction
+from hermes.memory.forgetting import Retraction
 from hermes.slash.here import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows

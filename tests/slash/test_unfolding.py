@@ -10,7 +10,7 @@ import pytest
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
-from hermes.slash.unfolding import MAX_SHOWN_CHARS
+from hermes.slash.acts import MAX_SHOWN_CHARS
 from hermes.types import Draft, ToolCall
 from tests.slash.surfaces import at_terminal, say
 

@@ -16,12 +16,12 @@ import pytest
 from hermes.agent.context import build_context
 from hermes.clock import SystemClock
 from hermes.compression.compressor import Compressor
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.db.leases import new_owner
+from hermes.llm.connection import Timeouts
 from hermes.llm.events import Completed
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Timeouts
 from hermes.store.store import Store
 from hermes.types import Draft
 from scripts.real_model import NAME

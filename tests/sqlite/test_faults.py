@@ -16,7 +16,7 @@ from hermes.errors import (
     StoreReadOnlyError,
     StoreStoppedError,
 )
-from hermes.sqlite.faults import FAULTS, is_busy, translate
+from hermes.sqlite.connection import FAULTS, is_busy, translate
 from tests.sqlite.databases import OPEN, Tx
 
 KINDS: dict[str, type[StoreError]] = {

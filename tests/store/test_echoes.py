@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hermes.agent.builtin_tools import session_search_tool
 from hermes.agent.offline import Inquiry, OfflineModel
-from hermes.agent.session_search import session_search_tool
 from hermes.llm.model import ModelRequest
 from hermes.scope import OWNER
 from hermes.store.reach import Narrowed

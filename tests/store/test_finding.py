@@ -12,7 +12,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.scope import OWNER, Group, Guest, Scope
-from hermes.store.holders import MIN_READ_LIMIT
+from hermes.store.finding import MIN_READ_LIMIT
 from hermes.store.reach import EVERYWHERE, Narrowed
 from hermes.store.store import Store
 from hermes.types import Draft

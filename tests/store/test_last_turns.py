@@ -20,7 +20,7 @@ from hermes.store.ids import compression_lease, snapshot_id
 from hermes.store.last_turns import ConversationTurn, split_turns
 from hermes.store.mended import restore_rows
 from hermes.store.store import Store
-from hermes.store.undone import Undoing, find_undoing
+from hermes.store.withheld import Undoing, find_undoing
 from hermes.types import Compression, Draft, Message
 from tests.store import old_files as old
 from tests.store.still_clock import StillClock

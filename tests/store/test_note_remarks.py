@@ -13,7 +13,7 @@ from hermes.memory.values import Wording
 from hermes.scope import OWNER, Group, Guest, Scope
 from hermes.store import schema
 from hermes.store import store as opening
-from hermes.store.note_remarks import MAX_PENDING_NOTICES, has_remarks, keep_remarks, take_remarks
+from hermes.store.reviews import MAX_PENDING_NOTICES, has_remarks, keep_remarks, take_remarks
 from hermes.store.store import Store
 
 ANN = Guest("telegram", "1")

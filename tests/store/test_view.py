@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hermes.errors import HermesError, NotFoundError, StaleError, UsageError
+from hermes.store.compressions import grow, live_view
 from hermes.store.ids import snapshot_id, snapshot_session
 from hermes.store.store import Store
-from hermes.store.view import grow, live_view
 from hermes.types import Compression, Draft, LiveView, Message
 from tests.store.still_clock import StillClock
 

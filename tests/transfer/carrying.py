@@ -10,14 +10,22 @@ from typing import Any
 
 import httpx
 
-from hermes.transfer.export import export_workspace
-from hermes.transfer.importing import ImportTarget, Progress, import_file
-from hermes.transfer.lines import END, FORMAT_VERSION, HEAD, MARK, LineProgress, check_file, write_line
+from hermes.transfer.importing import ImportTarget, Progress, export_workspace, import_file
+from hermes.transfer.lines import (
+    END,
+    FORMAT_VERSION,
+    HEAD,
+    MARK,
+    SECTIONS,
+    LineProgress,
+    Source,
+    check_file,
+    write_line,
+)
 from hermes.transfer.own_server import OwnSource, OwnTarget
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.public_target import PublicTarget
 from hermes.transfer.remote import Remote
-from hermes.transfer.sections import SECTIONS, Source
 from tests.memory_server.serving import Served
 from tests.plain_http import PLAIN
 

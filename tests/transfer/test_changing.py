@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hermes.errors import TransferError
-from hermes.transfer.export import export_workspace
+from hermes.transfer.importing import export_workspace
 from hermes.transfer.public_source import PublicSource
 from hermes.transfer.remote import Remote
 from tests.memory_server.serving import Served, inside

@@ -10,10 +10,8 @@ import pytest
 
 from hermes.errors import TransferError
 from hermes.transfer import lines
-from hermes.transfer.export import export_workspace
-from hermes.transfer.importing import Progress
-from hermes.transfer.lines import check_file, read_chunks
-from hermes.transfer.sections import Lacking, SectionPage, TransferItem
+from hermes.transfer.importing import Progress, export_workspace
+from hermes.transfer.lines import Lacking, SectionPage, TransferItem, check_file, read_chunks
 from tests.transfer.carrying import write_file
 
 pytestmark = pytest.mark.contract("9.12")

@@ -10,8 +10,8 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.llm.tokens import view_tokens
-from hermes.owner.activity import DAYS, HOURS, read_activity
-from hermes.owner.session_view import read_parts
+from hermes.owner.sessions import read_parts
+from hermes.owner.status import DAYS, HOURS, read_activity
 from hermes.store.store import Store
 from hermes.store.usage import HOUR_SECONDS, add_usage, usage_by_model
 from hermes.types import Draft, Session, Spent, ToolCall

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from hermes.web import asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep
+from hermes.web import chat, health, memory, model_pages, news, people_pages, server, settings_pages
+from hermes.web.chat import CROWDED, MAX_FOLLOWERS
 from hermes.web.door import FOREIGN, LINK_USED, NO_COOKIE, STALE, WRONG_HOST
 from hermes.web.routing import DEFECT
-from hermes.web.stream import CROWDED, MAX_FOLLOWERS
 from tests.web.serving import WebProcess
 
 pytestmark = pytest.mark.contract("10.60")
@@ -53,9 +53,9 @@ def test_without_the_cookie_no_page_is_shown(web: WebProcess, path: str) -> None
 def test_link_works_once_and_the_next_one_is_printed(web: WebProcess) -> None:
     link = web.take_link()
     with httpx.Client(trust_env=False) as client:
-        first = client.get(link)
-        assert (first.status_code, first.headers["location"]) == (303, "/")
-        assert {"HttpOnly", "SameSite=Strict"} <= set(first.headers["set-cookie"].split("; "))
+        news = client.get(link)
+        assert (news.status_code, news.headers["location"]) == (303, "/")
+        assert {"HttpOnly", "SameSite=Strict"} <= set(news.headers["set-cookie"].split("; "))
     again = httpx.get(link, trust_env=False)
     assert again.status_code == 401
     assert LINK_USED.split("`")[0] in again.text
@@ -121,7 +121,7 @@ def test_scripts_and_styles_are_served_by_the_page_only(signed: httpx.Client) ->
 
 def form_paths() -> list[str]:
     """Return the address of every form of the page."""
-    modules = (asking, chat, first, health, memory, model_pages, people_pages, settings_pages, upkeep)
+    modules = (server, chat, news, health, memory, model_pages, people_pages, settings_pages, server)
     made = [route for module in modules for route in module.routes()]
     return [re.sub(r"\{\w+:\w+\}", "1", route.path) for route in made if route.methods and "POST" in route.methods]
 

@@ -23,17 +23,17 @@ from hermes.agent.transcript import ScratchTranscript
 from hermes.clock import Clock
 from hermes.errors import StoreError
 from hermes.events import Failed, Notice, Replied, TurnEvent
+from hermes.llm.discover import ModelOffer
 from hermes.llm.metered import Metered, Spending
 from hermes.llm.model import Model
-from hermes.llm.offer import ModelOffer
 from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Memory
 from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, Scope
-from hermes.store.chosen_models import ChosenModel, chosen_model
 from hermes.store.held_lease import LaneTerms
+from hermes.store.session_settings import ChosenModel, chosen_model
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
 from hermes.types import Draft

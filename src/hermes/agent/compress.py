@@ -10,7 +10,7 @@ from functools import partial
 from hermes.agent.agent import Agent
 from hermes.agent.review import review_messages
 from hermes.compression.compressor import CompressionResult, Compressor, Request
-from hermes.compression.policy import CompressionPolicy
+from hermes.compression.cut import CompressionPolicy
 from hermes.errors import HermesError
 from hermes.llm.tokens import estimate_request, view_tokens
 from hermes.types import Json, LiveView, Message, ToolSpec

@@ -1,16 +1,19 @@
-"""The loop of model requests and tool calls, until the model replies. Failures are events, not exceptions."""
+"""The loop of model requests and tool calls, until the model replies. Failures are events, not exceptions.
+
+Work that a person may stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import aclosing, asynccontextmanager
 from itertools import count
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.agent.stopping import unless_done, unless_stopped, watch_stop
 from hermes.agent.tools import PROGRESS, Toolbox, ToolResult
 from hermes.agent.transcript import Transcript
 from hermes.events import (
@@ -32,6 +35,48 @@ from hermes.llm.events import Completed, ModelEvent, Reply
 from hermes.llm.model import Model, ModelRequest
 from hermes.llm.written_calls import CallStrainer, with_written_calls
 from hermes.types import Draft, Json, ToolCall
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def watch_stop(stop: asyncio.Event) -> AsyncIterator[asyncio.Future[Any]]:
+    """Yield a future that completes when `stop` is set; one task serves many calls of `unless_done`."""
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        yield stopped
+    finally:
+        stopped.cancel()
+
+
+async def unless_done(stopped: asyncio.Future[Any], work: Awaitable[T]) -> T | None:
+    """Return the result of `work`, or None if `stopped` completes first; then `work` was cancelled and has ended."""
+    over = False
+    limit = asyncio.timeout(None)
+
+    def interrupt(_: asyncio.Future[Any]) -> None:
+        if not over:
+            limit.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with limit:
+            stopped.add_done_callback(interrupt)
+            try:
+                return await work
+            finally:
+                over = True
+                stopped.remove_done_callback(interrupt)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return None
+
+
+async def unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
+    """Return the result of `work`, or None if the person stops it; then `work` was cancelled and has ended."""
+    async with watch_stop(stop) as stopped:
+        return await unless_done(stopped, work)
+
 
 STOPPED_RESULT = "[The person stopped the turn before this call had a result.]"
 MAX_QUEUED_PROGRESS_LINES = 100

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from hermes.agent.corrected import CORRECTIONS_GUIDE
+from hermes.agent.memory_tool import CORRECTIONS_GUIDE
 from hermes.errors import HomeError
 from hermes.fence import disarm, fence
 from hermes.files import read_file
 from hermes.memory.notes import NotesFile, NotesRead
 from hermes.scope import Group, Scope
-from hermes.store.prompts import KeptProjectFile
+from hermes.store.session_settings import KeptProjectFile
 
 IDENTITY = (
     "You are Hermes, a helpful assistant with a long memory. Answer plainly and briefly. When you are not sure, say so."

@@ -1,7 +1,7 @@
 """Background review: a temporary agent reads new messages and adds notes, after every few turns, when a session is
 left, and before messages leave the window. Unread messages stay due on the disk and are read after the next start.
 
-Notices of new notes are stored until the person sees them (`store/note_remarks.py`): by then the agent may be gone.
+Notices of new notes are stored until the person sees them (`store/reviews.py`): by then the agent may be gone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from hermes.agent.agent import Agent, TemporaryAgent
-from hermes.agent.corrected import CORRECTIONS_GUIDE, respect_corrections
 from hermes.agent.loop import Responder
-from hermes.agent.memory_tool import SPEC, Mirror, memory_tool
+from hermes.agent.memory_tool import CORRECTIONS_GUIDE, SPEC, Mirror, memory_tool, respect_corrections
 from hermes.agent.tools import Tool, Toolbox, ToolResult, text_argument
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
@@ -25,7 +24,7 @@ from hermes.memory.corrections import Corrections
 from hermes.memory.notes import Notes
 from hermes.store import reviews
 from hermes.store.held_lease import kept, take, wanted_lease
-from hermes.store.note_remarks import keep_remarks
+from hermes.store.reviews import keep_remarks
 from hermes.types import Json, Message
 
 log = logging.getLogger("hermes.review")

@@ -17,8 +17,8 @@ from hermes.agent.tools import Toolbox
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, UsageError
 from hermes.fence import strip_fences
-from hermes.store.auto_titles import count_title_try, is_title_due, settle_title
 from hermes.store.memory_rows import hide_title
+from hermes.store.session_settings import count_title_try, is_title_due, settle_title
 from hermes.types import Message
 
 log = logging.getLogger("hermes.titles")

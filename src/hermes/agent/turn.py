@@ -2,6 +2,8 @@
 
 take lane + store message (one commit) ── recall ── model ↔ tools ── store reply + release lane (one commit)
     ── background work
+
+Reads memory for a conversation that its client keeps, without recording anything.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hermes.agent.agent import Agent, AgentMemory
 from hermes.agent.compress import announcement, compress_smaller, compress_when_idle, make_room, wait_deadline
 from hermes.agent.context import build_context
-from hermes.agent.corrected import respect_corrections
 from hermes.agent.loop import Responder, converse
+from hermes.agent.memory_tool import respect_corrections
 from hermes.agent.offline import OfflineModel
 from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, prompt_source, read_soul
 from hermes.agent.review import review_soon, wants_review
@@ -31,8 +33,8 @@ from hermes.llm.metered import Limited
 from hermes.llm.model import Model
 from hermes.memory.caller import Recall
 from hermes.memory.corrections import Corrections
+from hermes.memory.forgetting import new_call_key
 from hermes.memory.plugin_thread import Returned
-from hermes.memory.undoing import new_call_key
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
 from hermes.types import Draft, Json, LiveView, Message, ToolSpec
@@ -251,3 +253,33 @@ class StoredTranscript(Struct):
     async def conclude(self, reply: Draft) -> Message:
         review_due, title_due = wants_review(self.agent), wants_title(self.agent)
         return await self.turn.conclude(reply, self.agent.spending.take(), review_due=review_due, title_due=title_due)
+
+
+class Reading(Struct, frozen=True):
+    """The system prompt, including the person's notes, and the text recalled for their last message."""
+
+    prompt: str
+    recalled: str = ""
+    notices: Sequence[str] = ()
+    """Notices for the owner about memory."""
+    found: Recall = Recall()
+
+
+async def read_memory(agent: Agent, messages: Sequence[Draft]) -> Reading:
+    """Recall for the last user message within the deadline of a turn. Neither messages nor a turn are sent to
+    memory."""
+    people = [draft for draft in messages if draft.role == "user"]
+    corrections = await agent.store.read(lambda tx: Corrections.read(tx, agent.scope))
+    await agent.memory.ask_only(len(people))
+    now = agent.clock.now()
+    asked = [Message(id=0, session_id=agent.session_id, timestamp=now, **asdict(draft)) for draft in people[-1:]]
+    found = await agent.memory.recall(asked, agent.memory.begin(), is_read=not agent.answers_from_memory)
+    agent.memory.after_turn(asked)
+    parts = PromptParts(
+        soul=read_soul(agent.soul_file),
+        started_at=now,
+        scope=agent.scope,
+        notes=agent.read_notes(),
+        corrected=corrections.lines(),
+    )
+    return Reading(build_system_prompt(parts), corrections.marked(found.text), agent.memory.take_notices(), found)

@@ -22,14 +22,14 @@ from hermes.db.queue import Item
 from hermes.db.queue_items import find
 from hermes.errors import HermesError, NoteError, UsageError
 from hermes.events import Accepted, Notice, TurnEvent
+from hermes.memory.forgetting import Retraction, retract
 from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
-from hermes.memory.undoing import Retraction, retract
 from hermes.scope import OWNER
 from hermes.store.held_lease import LaneDoor
 from hermes.store.last_turns import ConversationTurn
 from hermes.store.turns import TurnRecord
-from hermes.store.undone import Undoing, find_undoing
+from hermes.store.withheld import Undoing, find_undoing
 from hermes.types import Message
 
 MAX_UNDO_TURNS = 50

@@ -1,20 +1,139 @@
-"""The case: all that an audit needs of a store's sessions, read in one transaction and judged without further reads."""
+"""The case: all that an audit needs of a store's sessions, read in one transaction and judged without further reads.
+
+Messages of sessions, reduced to the properties that identify copies.
+
+The activity of sessions: where people wrote messages, as opposed to compressions that copied them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hermes.audit.activity import Activity, read_activity
 from hermes.audit.damage import ORPHANED, ROTATED
 from hermes.db.engine import Tx
-from hermes.store.copies import SUMMARY
+from hermes.store.copies import SESSION_META_ROLE, SUMMARY
 from hermes.store.routes import Routes
 from hermes.store.schema import TableShape, as_text, live_rows, read_shape
 from hermes.store.sessions import OFFSHOOTS, ROTATION_TOLERANCE_SECONDS, Sessions
 from hermes.types import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SaidMessage:
+    id: int
+    role: str
+    time: float
+    wording: int
+    """A hash of role and text, to compare messages."""
+    length: int
+    signs: str
+    """Its tool calls, the call that it answers, and its id on a platform: a compression writes none of these."""
+    is_summary: bool
+    is_live: bool
+
+    def repeats(self, other: SaidMessage) -> bool:
+        return (self.wording, self.signs) == (other.wording, other.signs)
+
+
+def read_messages(tx: Tx, shape: TableShape, sessions: Collection[str], which: str) -> dict[str, list[SaidMessage]]:
+    """Return the messages of some sessions that satisfy the condition `which`, in order. Reads them in one pass,
+    because files of others may lack an index by session."""
+    own = [shape.field(name) for name in ("tool_call_id", "tool_calls", "platform_message_id")]
+    signs = " || ".join(f"coalesce({field}, '')" for field in own)
+    rows = tx.execute(
+        f"SELECT t.id, t.session_id, t.role, t.content, CAST(t.timestamp AS REAL) AS time, {signs} AS signs, "
+        f"{live_rows(shape)} AS live FROM messages t LEFT JOIN hermes_message_extra x ON x.message_id = t.id "
+        f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND t.role <> '{SESSION_META_ROLE}' "
+        f"AND {which} ORDER BY t.id",
+        (json.dumps(sorted(sessions)),),
+    )
+    found: dict[str, list[SaidMessage]] = {}
+    for row in rows:
+        text = as_text(row["content"]) or ""
+        message = SaidMessage(
+            row["id"],
+            row["role"],
+            row["time"] or 0.0,
+            hash((row["role"], text.strip())),
+            len(text),
+            str(row["signs"]),
+            SUMMARY.match(text) is not None,
+            bool(row["live"]),
+        )
+        found.setdefault(row["session_id"], []).append(message)
+    return found
+
+
+COMPRESSION_FILL_SECONDS = 10.0
+"""Time in which a compression fills the session that it creates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Ids of a session's newest live message, and of the newest that a person wrote there: after the compression that
+    ended the session, else after the one that created it. 0 for no message."""
+
+    newest: int = 0
+    went_on: int = 0
+
+
+def read_activity(tx: Tx, shape: TableShape, sessions: Mapping[str, Session]) -> dict[str, Activity]:
+    """Return the activity of every session whose messages decide a finding."""
+    wanted, live = _of_interest(sessions.values(), sessions), live_rows(shape)
+    edges = {
+        row["session_id"]: (row["first"], row["newest"])
+        for row in tx.execute(
+            "SELECT t.session_id, min(t.id) AS first, max(t.id) AS newest FROM messages t "
+            f"WHERE t.session_id IN (SELECT value FROM json_each(?)) AND {live} GROUP BY t.session_id",
+            (json.dumps(sorted(wanted)),),
+        )
+    }
+    words = read_messages(tx, shape, wanted, f"t.role = 'user' AND {live}")
+    filled = _first_filled(sessions, {key: first for key, (first, _) in edges.items()})
+    return {
+        key: Activity(newest, _went_on(sessions[key], words, filled.get(key))) for key, (_, newest) in edges.items()
+    }
+
+
+def _went_on(session: Session, words: Mapping[str, list[SaidMessage]], filled: int | None) -> int:
+    own = [said for said in words.get(session.id, ()) if not said.is_summary]
+    if session.end_reason == ROTATED and session.ended_at is not None:
+        later = [said.id for said in own if said.time > session.ended_at or (filled is not None and said.id > filled)]
+    else:
+        carried = {said.wording for said in words.get(session.parent_session_id or "", ())}
+        birth = session.started_at + COMPRESSION_FILL_SECONDS
+        later = [said.id for said in own if said.time > birth or said.wording not in carried]
+    return max(later, default=0)
+
+
+def _first_filled(sessions: Mapping[str, Session], first: Mapping[str, int]) -> dict[str, int]:
+    """Return, for each parent, the first message in any child: later messages of the parent are in no child."""
+    filled: dict[str, int] = {}
+    for key, row_id in first.items():
+        parent = sessions[key].parent_session_id
+        if parent is not None:
+            filled[parent] = max(row_id, filled.get(parent, 0))
+    return filled
+
+
+def _of_interest(every: Iterable[Session], sessions: Mapping[str, Session]) -> set[str]:
+    """Return sessions with a parent, parents, sessions that a compression ended, and open ones that share a key."""
+    found: set[str] = set()
+    by_key: dict[str, str] = {}
+    for session in every:
+        if session.parent_session_id in sessions:
+            found |= {session.id, str(session.parent_session_id)}
+        if session.end_reason == ROTATED:
+            found.add(session.id)
+        if session.session_key and session.ended_at is None and session.end_reason is None:
+            first = by_key.setdefault(session.session_key, session.id)
+            found |= {first, session.id} if first != session.id else set()
+    return found
+
 
 MAX_ROTATION_SECONDS = 600.0
 """Longest time between a parent's end and a child that the same compression certainly created."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from hermes.audit.activity import COMPRESSION_FILL_SECONDS
-from hermes.audit.case import MAX_ROTATION_SECONDS, Case
+from hermes.audit.case import COMPRESSION_FILL_SECONDS, MAX_ROTATION_SECONDS, Case
 from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, RepairStep, Restore
 from hermes.audit.log import DONE, Operation
 from hermes.db.engine import Tx

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hermes.audit.activity import COMPRESSION_FILL_SECONDS
-from hermes.audit.case import Case
+from hermes.audit.case import COMPRESSION_FILL_SECONDS, Case, SaidMessage, read_messages
 from hermes.audit.damage import Damage, Hide
-from hermes.audit.messages import SaidMessage, read_messages
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, live_rows, read_shape
 

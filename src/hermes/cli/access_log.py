@@ -15,7 +15,7 @@ from collections import deque
 from pathlib import Path
 from typing import Self
 
-from hermes.log_file import LogFile
+from hermes.logs import LogFile
 from hermes.memory_server.api.traffic import Visit
 
 log = logging.getLogger(__name__)

@@ -1,36 +1,89 @@
-"""`hermes chat`: a conversation in the terminal, one question, or a line-by-line conversation from a pipe."""
+"""`hermes chat`: a conversation in the terminal, one question, or a line-by-line conversation from a pipe.
+
+The output of `hermes chat --json`: one line per event, and for a single question a last line with its outcome.
+Scripts rely on this format: docs/scripting.md describes it, and fields are never removed.
+
+The reply to a single question, printed at a terminal as it is streamed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from msgspec import Struct, to_builtins
 
 from hermes.app import App
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import CLOSE_TIMEOUT_SECONDS, TerminalConversation, find_live
 from hermes.cli.first_start import offer_start, offer_to_memory
-from hermes.cli.json_lines import INTERRUPTED_EXIT_CODE, event_line, outcome_of
-from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
-from hermes.cli.output import can_redraw, note, print_error, printable, say
-from hermes.cli.piped import ask_with_input
+from hermes.cli.output import can_redraw, note, print_error, printable, say, use_color
+from hermes.cli.piped import ask_with_input, read_lines
 from hermes.cli.project_file import ProjectFile, State, TrustAnswer, choose_project_file
+from hermes.cli.screen import Screen
 from hermes.cli.signals import on_signals
 from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
-from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
+from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TextDelta, TurnEvent, Waiting
 from hermes.scope import TERMINAL
-from hermes.settings import MEMORY_NOTICES
+from hermes.settings import COLOR, MEMORY_NOTICES
 from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
+
+INTERRUPTED_EXIT_CODE = 130
+
+
+class TokenUsage(Struct, frozen=True):
+    """Token counts as reported by the endpoint."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Ended(Struct, frozen=True):
+    """The last line for a single question. `reply` is partial if the turn was stopped or failed."""
+
+    reason: Literal["replied", "stopped", "failed", "refused"]
+    """`refused` means that no turn was started."""
+    exit_code: int
+    session_id: str | None = None
+    reply: str = ""
+    usage: TokenUsage | None = None
+    """Usage reported by the endpoint; None if it reports none."""
+    error: str | None = None
+
+
+def outcome_of(last: TurnEvent | HermesError) -> Ended:
+    """Return the outcome from a turn's last event, or from the error that prevented the turn."""
+    match last:
+        case Replied(session_id=session_id, text=text):
+            has_usage = last.prompt_tokens is not None or last.completion_tokens is not None
+            used = TokenUsage(last.prompt_tokens, last.completion_tokens) if has_usage else None
+            return Ended("replied", 0, session_id, text, used)
+        case Stopped(session_id=session_id, text=text):
+            return Ended("stopped", INTERRUPTED_EXIT_CODE, session_id, text)
+        case Failed(session_id=session_id, message=message, text=text):
+            return Ended("failed", 1, session_id, text, error=message)
+        case HermesError():
+            return Ended("refused", last.exit_code, error=last.line())
+        case _:
+            raise AssertionError(f"a turn ends with its reply, a stop or a failure, not with {last}")
+
+
+def event_line(event: TurnEvent | Ended) -> str:
+    """Return an event as one line of JSON; `type` is its class name."""
+    return json.dumps({"type": type(event).__name__, **to_builtins(event)}, ensure_ascii=False)
+
 
 ONE_SHOT_CLOSE_SECONDS = 2.0
 """Time limit, after the reply to a single question, for delivering unsynced messages to memory."""
@@ -138,7 +191,7 @@ async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> 
     """Run one turn and return its last event. Only the reply goes to standard output."""
     if not as_json and can_redraw():  # at a terminal the reply is streamed
         # imported late: pipes need none
-        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)
+        printed = import_module("hermes.cli.chat").PrintedReply(conversation.app)
         return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
@@ -231,3 +284,22 @@ def _print_notice(conversation: TerminalConversation, event: TurnEvent) -> None:
             note(printable(event.line))
         case _:
             pass
+
+
+class PrintedReply:
+    """Prints a reply with rendered Markdown. Notices are printed elsewhere."""
+
+    def __init__(self, app: App) -> None:
+        colored = use_color(app.settings.get(COLOR), app.env)
+        columns = shutil.get_terminal_size().columns
+        self._screen = Screen(app.settings, lambda: columns, colored=colored, redraws=True)
+
+    def show(self, event: TurnEvent) -> None:
+        """Print the rows that became final."""
+        if isinstance(event, TextDelta | Replied):
+            self._screen.show(event)
+        else:
+            self._screen.end_text()
+        if rows := self._screen.take():
+            sys.stdout.write("".join(f"{row}\n" for row in rows))
+            sys.stdout.flush()

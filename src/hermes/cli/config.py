@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli.output import note, print_json, printable, say
+from hermes.cli.output import note, print_json, print_table, printable, say
 from hermes.cli.start import AsJson, find_home
-from hermes.cli.table import print_table
 from hermes.config_file import load_env, read_entries, write_setting
 from hermes.configuration import MAX_LISTED_KEYS, configure, name_foreign, read_configuration
 from hermes.errors import UsageError

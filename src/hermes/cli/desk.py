@@ -9,9 +9,8 @@ from msgspec import field
 
 from hermes.app import App
 from hermes.cli.dialog import TerminalDialog, hang
-from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.table import print_table
-from hermes.memory.command_host import CommandHost, make_plugin
+from hermes.cli.output import note, print_json, print_table, printable, say
+from hermes.memory.plugin_host import CommandHost, make_plugin
 from hermes.memory.provider import MemoryPlugin
 from hermes.owner.people import ProfileDesk
 from hermes.redaction import hide_passwords

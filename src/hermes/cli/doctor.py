@@ -1,9 +1,13 @@
-"""`hermes doctor`: check a home, and with `--repair` fix damage that older versions left."""
+"""`hermes doctor`: check a home, and with `--repair` fix damage that older versions left.
+
+The memory server's part of `hermes doctor`: a running server is asked for its health.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -11,18 +15,36 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
-from hermes.audit.backup import other_users
-from hermes.audit.repair import Repair, repair, restore
+from hermes.audit.repair import Repair, other_users, repair, restore
 from hermes.cli.dialog import agree
-from hermes.cli.model_check import check_model
+from hermes.cli.model import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise
-from hermes.cli.server_check import check_server
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
 from hermes.doctor import LOCK_TIMEOUT_SECONDS, Finding, examine
-from hermes.errors import StoreDamagedError, UsageError
+from hermes.errors import HomeError, SettingsError, StoreDamagedError, UsageError
 from hermes.home import Home
+from hermes.owner.status import read_server
+
+CHECK = "server"
+MORE = "`hermes memory status` shows details"
+
+
+def check_server(home: Home) -> Iterator[Finding]:
+    """Report the health of a running memory server. Yields nothing if none runs: it starts on demand."""
+    try:
+        server = read_server(home)
+    except (HomeError, SettingsError):
+        return  # the home's files are unreadable: other checks report that
+    if server["problem"]:
+        yield Finding(CHECK, "fail", server["problem"])
+    elif server["running"]:
+        state = server["health"].get("status", "silent")
+        where = f"the memory server at {server['url']}"
+        is_well = state == "ok"
+        yield Finding(CHECK, "ok" if is_well else "fail", f"{where}: {state}", "" if is_well else MORE)
+
 
 SIGNS = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 

@@ -16,7 +16,7 @@ from hermes.cli.model import WAYS_TO_GET_A_MODEL, use_endpoint
 from hermes.cli.output import note, printable
 from hermes.cli.start import load_app
 from hermes.config_file import load_shared_env, write_setting
-from hermes.embedded.place import Place, find_place
+from hermes.embedded.rendezvous import Place, find_place
 from hermes.errors import HermesError, UsageError
 from hermes.home import DEFAULT
 from hermes.llm.discover import LocalEndpoint, chat_models, find_local
@@ -113,9 +113,9 @@ def setup(ctx: typer.Context) -> None:
                 else:
                     import_module("hermes.cli.model").model(ctx, None, None, False, False)
             case "memory":
-                import_module("hermes.cli.memory_setup").setup(ctx, None)
+                import_module("hermes.cli.memory_status").setup(ctx, None)
             case "platform":
-                import_module("hermes.cli.gateway_setup").set_up_platform(ctx, None)
+                import_module("hermes.cli.gateway").set_up_platform(ctx, None)
             case _:
                 return
 

@@ -2,35 +2,161 @@
 
 Finished rows are printed above it. The growing row, the waiting sign and queued messages are part of the prompt, so
 that a redraw removes them.
+
+Input and output of the terminal for the live prompt.
+
+Redrawing after the window's width changes: terminals reflow old rows in different ways, so they are drawn anew.
+
+Rows that the terminal has scrolled out of its window may appear twice there: that cannot be detected.
+
+Tab completion for the live prompt.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from hermes.cli.chat_history import open_history
-from hermes.cli.editor import edit_text
+from hermes.cli.commands import AtTerminal
+from hermes.cli.conversation import TerminalConversation
 from hermes.cli.front import INDENT, PROMPT, Typed
-from hermes.cli.live_terminal import IS_PRINTING, make_input, make_output
+from hermes.cli.input_line import Pastes, edit_text, open_history
 from hermes.cli.output import printable
-from hermes.cli.pastes import Pastes
-from hermes.cli.repaint import PrintedRows
-from hermes.cli.rows import head
+from hermes.cli.rows import columns_of, head
 from hermes.cli.session_picker import pick_session
-from hermes.cli.slash_completer import make_completer
 from hermes.cli.terminal import Terminal
 from hermes.errors import UsageError
 from hermes.files import check_file, unwritable
+from hermes.slash.table import complete
 from hermes.store.sessions import Listed
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import Application
     from prompt_toolkit.buffer import Buffer
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
     from prompt_toolkit.formatted_text import ANSI
+    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output import Output
+
+IS_PRINTING: ContextVar[bool] = ContextVar("is_printing", default=False)
+"""True while the prompt is suspended only to print rows above it."""
+
+
+def make_input() -> Input:
+    """Return the keyboard input. The terminal mode stays raw while rows are printed: cooked mode, even for a moment,
+    would echo typed keys twice and swallow Ctrl-D."""
+    from prompt_toolkit.input import create_input
+
+    keys = create_input()
+    take_lines = keys.cooked_mode
+
+    def cooked_mode() -> AbstractContextManager[None]:
+        return nullcontext() if IS_PRINTING.get() else take_lines()
+
+    keys.cooked_mode = cooked_mode  # type: ignore[method-assign]
+    return keys
+
+
+def make_output() -> Output:
+    """Return the terminal output. The cursor position is never queried: the prompt then takes only the rows it needs,
+    and resizing redraws little."""
+    from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    output = create_output()
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
+
+
+MAX_KEPT_ROWS = 500
+"""Printed rows kept for redrawing: more than any window has."""
+CODES = r"\x1b\[[0-9;]*m"
+TOP, EMPTY_ROW, WRAP = "\x1b[H", "\x1b[2K", "\x1b[?7h"
+
+
+class PrintedRows:
+    """The rows above the prompt, redrawn whenever the window's width changes."""
+
+    def __init__(self, rows: Iterable[str]) -> None:
+        self._rows = deque(rows, maxlen=MAX_KEPT_ROWS)
+        self._has_window = False
+
+    def add(self, rows: Iterable[str]) -> None:
+        self._rows.extend(rows)
+
+    def heed_width(self, app: Application[str]) -> None:
+        """Redraw the visible rows before the prompt is drawn at a new width."""
+        drawn = app.output.get_size().columns
+        erase = app.renderer.erase
+
+        def remember(_: object) -> None:
+            nonlocal drawn
+            drawn = app.output.get_size().columns
+
+        def erase_or_redraw(leave_alternate_screen: bool = True) -> None:
+            if app.output.get_size().columns == drawn:
+                erase(leave_alternate_screen)
+            else:
+                self._redraw(app)
+                app.renderer.reset(leave_alternate_screen=leave_alternate_screen)
+
+        app.after_render += remember
+        app.renderer.erase = erase_or_redraw  # type: ignore[method-assign]
+
+    def _redraw(self, app: Application[str]) -> None:
+        output, size = app.output, app.output.get_size()
+        screen = app.renderer.last_rendered_screen
+        prompt_rows = screen.height if screen is not None else 1
+        shown = self._last_that_fit(size.columns, max(1, size.rows - prompt_rows))
+        if not self._has_window and len(shown) == len(self._rows):
+            # rows of earlier programs are scrolled out of the window, once
+            output.write_raw(f"\x1b[{size.rows};1H" + "\n" * size.rows)
+        self._has_window = True
+        # row by row: tmux keeps a copy of rows erased at once
+        output.write_raw(TOP + f"{EMPTY_ROW}\x1b[B" * size.rows + TOP + WRAP)
+        output.write_raw("".join(f"{row}\r\n" for row in shown))
+        output.flush()
+
+    def _last_that_fit(self, columns: int, rows: int) -> list[str]:
+        """Return the last printed rows that fit."""
+        shown: list[str] = []
+        used = 0
+        for row in reversed(self._rows):
+            used += max(1, -(-columns_of(re.sub(CODES, "", row)) // columns))
+            if used > rows:
+                break
+            shown.insert(0, row)
+        return shown
+
+
+def make_completer(conversation: TerminalConversation) -> Completer:
+    """Return a completer for slash commands and their arguments."""
+    from prompt_toolkit.completion import Completer, Completion
+
+    class SlashCompleter(Completer):
+        def get_completions(self, _document: Document, _event: CompleteEvent) -> Iterable[Completion]:
+            return ()  # only the asynchronous method is used
+
+        async def get_completions_async(
+            self, document: Document, _event: CompleteEvent
+        ) -> AsyncGenerator[Completion, None]:
+            typed = document.text_before_cursor
+            word = typed.partition(" ")[2] if " " in typed else typed
+            for text, meaning in await complete(AtTerminal(conversation, asyncio.Event()), typed):
+                yield Completion(text, start_position=-len(word), display_meta=meaning)
+
+    return SlashCompleter()
+
 
 T = TypeVar("T")
 QUIET_START_SECONDS, QUIET_MIDWAY_SECONDS = 0.5, 3.0

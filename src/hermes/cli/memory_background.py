@@ -13,9 +13,8 @@ from importlib import import_module
 from pathlib import Path
 
 from hermes.cli.server_process import set_up_process
-from hermes.embedded.asking import look
-from hermes.embedded.place import Place, try_lock
-from hermes.embedded.rendezvous import read_rendezvous
+from hermes.embedded.process import look
+from hermes.embedded.rendezvous import Place, read_rendezvous, try_lock
 from hermes.errors import HermesError, MemoryServerError
 
 START_LOCK_TIMEOUT_SECONDS = 30.0

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hermes.cli.memory import Data, DatabaseUrl, find_database
-from hermes.cli.memory_server import place_of
-from hermes.cli.output import note, print_json, printable, say, show_time
+from hermes.cli.memory import Data, DatabaseUrl, find_database, place_of
+from hermes.cli.output import note, print_json, print_table, printable, say, show_time
 from hermes.cli.start import AsJson, find_home
-from hermes.cli.table import print_table
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
 from hermes.errors import UsageError

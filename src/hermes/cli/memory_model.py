@@ -14,16 +14,15 @@ from msgspec.structs import asdict, replace
 
 from hermes.app import App
 from hermes.assembly import has_model
-from hermes.cli.memory import Data
-from hermes.cli.memory_server import place_of, server_model_lines
+from hermes.cli.memory import Data, place_of, server_model_lines
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home, load_app
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
-from hermes.embedded.place import Place, find_place
+from hermes.embedded.rendezvous import Place, find_place
 from hermes.errors import ModelError, SettingsError, UsageError
 from hermes.files import read_file, replace_file
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.model import Endpoint
 from hermes.memory_server.model.settings import (
     FILE,
     OPENAI_URL,
@@ -34,7 +33,7 @@ from hermes.memory_server.model.settings import (
     to_json,
 )
 from hermes.owner.models import QUESTION, MemoryModelState, TriedModel
-from hermes.owner.server import read_server
+from hermes.owner.status import read_server
 from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.types import Json
 

@@ -25,8 +25,7 @@ from hermes.cli.signals import TO_END, on_signals
 from hermes.clock import SystemClock
 from hermes.config_file import load_env
 from hermes.configuration import configure, read_configuration
-from hermes.embedded.place import Place
-from hermes.embedded.rendezvous import ServerMode, new_rendezvous, new_secret, publish, withdraw
+from hermes.embedded.rendezvous import Place, ServerMode, new_rendezvous, new_secret, publish, withdraw
 from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
 from hermes.http_server import GuestServer, listen

@@ -16,9 +16,8 @@ from msgspec import to_builtins
 
 from hermes.app import App
 from hermes.assembly import open_provider
-from hermes.cli.output import note, print_json, show_time
+from hermes.cli.output import note, print_json, print_table, show_time
 from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
-from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
 from hermes.db.queue import ItemState

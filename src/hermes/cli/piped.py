@@ -3,15 +3,20 @@
 A pipeline (`slow | hermes chat -q …`) is waited for as long as it takes. Other
 starters (ssh, a service, a CI runner) leave a pipe open and never write to it: such a pipe is ignored if it stays
 silent for `SILENCE_TIMEOUT_SECONDS`.
+
+Standard input, a line at a time, for conversations from a pipe.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import stat
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hermes.cli.output import note
@@ -158,3 +163,38 @@ def _can_write(process: int, target: Path) -> bool:
         except FileNotFoundError:  # closed meanwhile
             continue
     return False
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[str]:
+    """Yield the lines of a file descriptor without line ends. Invalid UTF-8 becomes U+FFFD, so that it does not end a
+    conversation. Can be cancelled without waiting for input."""
+    left = b""
+    while chunk := await _read_chunk(descriptor):
+        *lines, left = (left + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+    if left:
+        yield left.decode("utf-8", "replace")
+
+
+async def _read_chunk(descriptor: int) -> bytes:
+    """Return the next bytes; b"" at the end.
+
+    On cancellation the reading thread is abandoned: an executor would wait for it, and so would Ctrl-C.
+    """
+    loop = asyncio.get_running_loop()
+    came: asyncio.Future[bytes] = loop.create_future()
+
+    def deliver(chunk: bytes) -> None:
+        if not came.done():
+            came.set_result(chunk)
+
+    def read() -> None:
+        chunk = b""
+        with suppress(OSError):  # the terminal was closed
+            chunk = os.read(descriptor, CHUNK_BYTES)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(deliver, chunk)
+
+    threading.Thread(target=read, name="hermes-input", daemon=True).start()
+    return await came

@@ -13,16 +13,15 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from hermes.cli.dialog import agree
-from hermes.cli.output import note, print_json, printable, say, show_time
+from hermes.cli.output import note, print_json, print_table, printable, say, show_time
 from hermes.cli.start import AsJson
-from hermes.cli.table import print_table
 from hermes.clock import SystemClock
 from hermes.configuration import read_configuration
 from hermes.errors import HermesError, HomeError, UsageError
 from hermes.home import PROFILES, Home
 from hermes.settings import BASE_URL, MODEL, PROVIDER
+from hermes.store.health import lend_tables, open_unchanged
 from hermes.store.inbox import running_gateway
-from hermes.store.reading import lend_tables, open_unchanged
 
 app = typer.Typer(help="List, create, show and delete profiles. Each is a separate home.", rich_markup_mode=None)
 

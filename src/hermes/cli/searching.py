@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from hermes.cli.output import note, print_json, show_time
+from hermes.cli.output import note, print_json, print_table, show_time
 from hermes.cli.start import AsJson, load_app, with_store
-from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.ranking.words import STEM_CHARS, is_pair, split_words, telling_words

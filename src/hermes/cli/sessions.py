@@ -1,34 +1,126 @@
-"""`hermes sessions`: list, read, search, name, export and delete sessions."""
+"""`hermes sessions`: list, read, search, name, export and delete sessions.
+
+`hermes sessions delete`: show what will be deleted, ask, and delete it.
+
+`hermes sessions usage`: the tokens a session has used, as `/usage` shows them.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 from msgspec import to_builtins
 
-from hermes.cli.output import note, one_line, print_json, printable, say, session_head, show_time
+from hermes.app import App
+from hermes.cli.dialog import agree
+from hermes.cli.output import note, one_line, print_json, print_table, printable, say, saying, session_head, show_time
 from hermes.cli.searching import LimitOption, SourceOption, search_sessions
-from hermes.cli.session_deletion import SessionArgument, delete_session
-from hermes.cli.session_usage import session_usage
-from hermes.cli.start import AsJson, load_app, read_store, show_store, write_store
-from hermes.cli.table import print_table
+from hermes.cli.start import AsJson, load_app, read_store, show_store, with_store, write_store
 from hermes.db.engine import Tx
-from hermes.errors import UsageError
+from hermes.db.leases import new_owner
+from hermes.errors import StoreError, UsageError
 from hermes.files import replacing
-from hermes.owner.session_view import Snapshot, read_snapshot
+from hermes.llm.tokens import view_tokens
+from hermes.owner.sessions import Snapshot, describe_removal, plan_removal, read_snapshot, remove_session
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown, with_compressions
 from hermes.store.ids import snapshot_session
-from hermes.store.incognito import is_hidden
 from hermes.store.memory_rows import hide_title
 from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
+from hermes.store.usage import SessionUsage, describe_length, describe_usage, read_usage
+from hermes.store.withheld import is_hidden
 from hermes.types import Compression, Json, LiveView, Message, Session
+
+FORGET_TIMEOUT_SECONDS = 10.0
+"""Time limit for telling memory to forget; a background process does the rest."""
+SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the start of an id, or a title.")]
+
+
+def delete_session(
+    ctx: typer.Context,
+    name: SessionArgument,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="Have memory providers forget it too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Delete a session with its messages, snapshots, queued work and search entries. Shows first what will be
+    deleted."""
+    host = load_app(ctx)
+
+    found = read_store(host, lambda store, tx: plan_removal(store, tx, store.sessions.find(tx, name).id))
+    informed = found.told
+    if not json:
+        say(f"This deletes {describe_removal(found.deletion)}.")
+        for provider in informed:
+            asked = f"{provider} is asked to forget it; `hermes memory outbox list` shows requests that failed."
+            stays = f"Messages synced to {provider} stay there; --everywhere has them forgotten too."
+            say(asked if everywhere else stays)
+    agree("Delete it for good?", "deleting", "deleted", yes)
+
+    done = with_store(host, lambda store: remove_session(host, store, found, everywhere=everywhere))
+    unasked = done.unasked
+    try:
+        with_store(host, Store.tidy)
+    except StoreError as error:
+        note(f"Some deleted data remains in the files until it is overwritten: {error.message}")
+    if everywhere and informed:
+        _deliver_deletion(host, [provider for provider in informed if provider not in unasked])
+    if json:
+        print_json({"deleted": to_builtins(done.deletion), "stays_with": unasked if everywhere else informed})
+        return
+    say("Deleted.")
+    for provider in unasked:
+        say(f"{provider} cannot forget on request: messages synced to it stay there.")
+
+
+def _deliver_deletion(host: App, asked: Sequence[str]) -> None:
+    """Deliver the deletion to the chosen provider now, since no chat may run here for a long time. Other providers
+    receive it when they are chosen again."""
+    from hermes.cli.outbox import (
+        MAX_LANES,
+        start_deliverer,
+    )  # imported late: other session commands need no providers
+    from hermes.owner.memory import OwnMemory
+
+    async def run(store: Store) -> tuple[str, bool]:
+        memory = OwnMemory(host, store, new_owner(), lanes=MAX_LANES)
+        memory.start_deliveries()
+        return memory.provider.name if memory.provider else "", await memory.finish(FORGET_TIMEOUT_SECONDS)
+
+    with saying("Asking memory to forget it; its server may have to start first"):
+        chosen, all_synced = with_store(host, run)
+    for provider in asked:
+        if provider != chosen:
+            note(f"{provider} is not the chosen memory provider: it forgets this when it is chosen again.")
+    if not all_synced:
+        start_deliverer(host)
+        note("Memory forgets it once it can be reached; `hermes memory outbox list` shows open requests.")
+
+
+def session_usage(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
+    """Show the tokens that a session has used, by model, and its present size."""
+    session, view, counted = read_store(load_app(ctx), lambda store, tx: _read(store, tx, name))
+    tokens = view_tokens(view)
+    if json:
+        length = {"session_id": session.id, "compressions": view.epoch, "view_tokens": tokens}
+        print_json({**length, **to_builtins(counted)})
+        return
+    say(session_head(session))
+    say(f"{describe_length(counted, view.epoch)}; the model sees ~{tokens:,} tokens of it now")
+    for line in describe_usage(counted):
+        say(printable(line))
+
+
+def _read(store: Store, tx: Tx, name: str) -> tuple[Session, LiveView, SessionUsage]:
+    session = store.sessions.find(tx, name)
+    return session, store.compressions.view(tx, session.id), read_usage(tx, session.id)
+
 
 app = typer.Typer(
     help="List, read, search, name, export and delete sessions.", no_args_is_help=True, rich_markup_mode=None

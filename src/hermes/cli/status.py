@@ -1,10 +1,16 @@
-"""The status line: model, session, tokens used, and memory."""
+"""The status line: model, session, tokens used, and memory.
+
+The recap of a resumed session.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from hermes.cli.output import printable
 from hermes.cli.rows import columns_of, head
+from hermes.store.store import Store
+from hermes.types import Message, Session
 
 APART = " · "
 NOT_CHOSEN = "not chosen yet"
@@ -62,3 +68,26 @@ class ChatStatus(Struct, frozen=True):
         session = head(self.session, max(4, free - min(columns_of(self._model), free // 2)))
         model = head(self._model, max(4, free - columns_of(session)))
         return head(f"{model}{APART}{session}{APART}{counts}{self.memory}", columns)
+
+
+class Recap(Struct, frozen=True):
+    """A resumed session's heading and last exchange: a message and its reply, if any."""
+
+    headline: str
+    exchange: tuple[Message, ...] = ()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True if the last message has no reply."""
+        return bool(self.exchange) and self.exchange[-1].role == "user"
+
+
+async def recap(store: Store, session: Session) -> Recap:
+    """Return the recap of a session."""
+    view = await store.read(lambda tx: store.compressions.view(tx, session.id))
+    said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
+    asked = next((number for number in reversed(range(len(said))) if said[number].role == "user"), len(said))
+    exchange = [*said[asked : asked + 1], *said[asked + 1 :][-1:]]
+    title = f" “{printable(session.title)}”" if session.title else ""
+    count = "1 message" if session.message_count == 1 else f"{session.message_count} messages"
+    return Recap(f"Resuming {session.id}{title} ({count}).", tuple(exchange or said[-1:]))

@@ -17,13 +17,12 @@ from msgspec.structs import replace
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.cli.front import INDENT, PROMPT, Front, Typed
+from hermes.cli.input_line import Pastes
 from hermes.cli.output import use_color
 from hermes.cli.own_name import advise
-from hermes.cli.pastes import Pastes
-from hermes.cli.recap import Recap
 from hermes.cli.screen import Screen
 from hermes.cli.session_watch import SessionWatch
-from hermes.cli.status import ChatStatus
+from hermes.cli.status import ChatStatus, Recap
 from hermes.errors import HermesError, StoreError
 from hermes.events import Accepted, Failed, TextDelta
 from hermes.settings import COLOR

@@ -12,7 +12,7 @@ from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.start import AsJson, find_home
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import connect
-from hermes.embedded.place import find_place
+from hermes.embedded.rendezvous import find_place
 
 URL, KEY = "HONCHO_URL", "HONCHO_API_KEY"
 ITEMS_PER_REPORT = 1000
@@ -30,7 +30,7 @@ def export(
 ) -> int:
     """Export a workspace of a Honcho server to a file. An interrupted export resumes. HONCHO_API_KEY is the key."""
     # imported late: only these two commands need a client
-    from hermes.transfer.export import export_workspace
+    from hermes.transfer.importing import export_workspace
     from hermes.transfer.own_server import OwnSource
     from hermes.transfer.public_source import PublicSource
     from hermes.transfer.remote import Remote

@@ -15,7 +15,7 @@ from hermes.cli.signals import TO_END, on_signals
 from hermes.cli.start import find_home, load_app, start_home_log, with_store
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import keeping
-from hermes.embedded.place import find_place
+from hermes.embedded.rendezvous import find_place
 from hermes.owner.status import take_default_notice
 from hermes.owner.web_key import make_web_key, remove_web_key
 from hermes.store.store import Store

@@ -13,10 +13,16 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.compression.cut import Cut, choose_cut
-from hermes.compression.digest import DigestLine, add_missing, make_digest, read_telling
-from hermes.compression.policy import CompressionPolicy, backoff_seconds
-from hermes.compression.summarise import NoSummary, UsableSummary, summarise
+from hermes.compression.cut import CompressionPolicy, Cut, backoff_seconds, choose_cut
+from hermes.compression.summarise import (
+    DigestLine,
+    NoSummary,
+    UsableSummary,
+    add_missing,
+    make_digest,
+    read_telling,
+    summarise,
+)
 from hermes.db import leases
 from hermes.db.engine import Tx
 from hermes.errors import HermesError, StaleError

@@ -23,10 +23,20 @@ from msgspec import Struct
 from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
-from hermes.db.isolation import Isolation, Taken
 from hermes.db.lanes import free_lanes, head_time, heed_clock
-from hermes.db.outcomes import GIVEN_UP, MAX_CRASHES, MIN_SUSPECT_CRASHES, Dead, Defect, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim, backoff
+from hermes.db.queue import (
+    GIVEN_UP,
+    MAX_CRASHES,
+    MIN_SUSPECT_CRASHES,
+    Claim,
+    Dead,
+    Defect,
+    ItemOutcome,
+    Postponed,
+    Retry,
+    backoff,
+)
+from hermes.db.queue_items import Isolation, Taken
 from hermes.errors import StaleError, StoreError
 
 T = TypeVar("T")

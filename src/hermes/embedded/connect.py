@@ -18,10 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes import __version__
-from hermes.embedded.asking import ask_to_end, look, show_key
-from hermes.embedded.place import Place, is_taken, try_lock
-from hermes.embedded.process import last_words, let_run, start_process
-from hermes.embedded.rendezvous import Rendezvous, read_rendezvous, withdraw
+from hermes.embedded.process import ask_to_end, last_words, let_run, look, show_key, start_process
+from hermes.embedded.rendezvous import Place, Rendezvous, is_taken, read_rendezvous, try_lock, withdraw
 from hermes.errors import HermesError, MemoryServerError
 from hermes.home import Home
 

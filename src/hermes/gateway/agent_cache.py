@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, field
 
 from hermes.agent.agent import Agent
+from hermes.agent.loop import unless_stopped
 from hermes.agent.review import review_now
-from hermes.agent.stopping import unless_stopped
 from hermes.memory.values import Ending
 from hermes.scope import Group, Scope
 from hermes.types import Session

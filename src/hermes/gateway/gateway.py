@@ -19,8 +19,8 @@ from hermes.agent.agent import Agent
 from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
-from hermes.db.isolation import Isolation
 from hermes.db.leases import Lease, new_owner
+from hermes.db.queue_items import Isolation
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
@@ -32,8 +32,7 @@ from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import MAX_MESSAGES_PER_TURN, InboxTurns, Lanes
 from hermes.gateway.outbound import OUTBOUND, OutboundWork
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
-from hermes.gateway.remarks import RemarkTerms
-from hermes.gateway.store_watch import StoreWatch
+from hermes.gateway.remarks import RemarkTerms, StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
 from hermes.store import inbox as inbox_rows

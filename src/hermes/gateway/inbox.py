@@ -17,8 +17,7 @@ from hermes.db.lanes import join_lanes
 from hermes.db.queue import Item
 from hermes.events import Replied
 from hermes.gateway.access import Access, Verdict
-from hermes.gateway.batch import Batch, is_stop
-from hermes.gateway.inbox_record import done_with
+from hermes.gateway.inbox_record import Batch, done_with, is_stop
 from hermes.gateway.outbound import enqueue_text
 from hermes.gateway.platform import Chat, Inbound, Moved
 from hermes.scope import API, Scope

@@ -12,8 +12,7 @@ from hermes.honcho.addresses import EntryTarget
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import NOT_FOUND_STATUS, Failure, Refusal
 from hermes.honcho.identity import find_peer
-from hermes.honcho.links import Link
-from hermes.honcho.members import Observing
+from hermes.honcho.links import Link, Observing
 from hermes.honcho.names import workspace_path
 from hermes.honcho.wire import DeliveryTimeouts, WireResponse
 from hermes.memory.provider import Entry, Host, Later, Speaker

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.config_edit import MAX_DEPTH
+from hermes.config_file import MAX_DEPTH
 from hermes.errors import HomeError, SettingsError
 from hermes.files import edit_locked_file, locked, read_file
 from hermes.home import Home

@@ -15,9 +15,9 @@ from hermes.errors import ProviderError
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.failures import ACCESS_STATUSES, NOT_FOUND_STATUS, Failure, Refusal
 from hermes.honcho.names import peer_path, workspace_path
+from hermes.honcho.oauth import ERRNO
 from hermes.honcho.renewal import LOGIN
 from hermes.honcho.server import COMMAND_TIMEOUT_SECONDS, Machine, connect_server, make_auth
-from hermes.honcho.token_requests import ERRNO
 from hermes.honcho.wire import parse_response
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens

@@ -20,7 +20,7 @@ from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.files import MAX_FILE_BYTES, note_files
 from hermes.honcho.server import find_server, open_client
 from hermes.honcho.workbench import Workbench, find_bench
-from hermes.memory.entries import find_entries
+from hermes.memory.notes import find_entries
 from hermes.types import Json
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from hermes.errors import HermesError
 from hermes.files import read_file
 from hermes.home import Home
-from hermes.honcho.acts import TakeFiles, encode_act
 from hermes.honcho.addresses import MESSAGES, EntryTarget
 from hermes.honcho.attempt import Attempt
+from hermes.honcho.conclusions import TakeFiles, encode_act
 from hermes.honcho.messages import write_messages
 from hermes.memory.notes import Notes
 from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker

@@ -10,14 +10,18 @@ fetch that misses the deadline is named in `missed`. A layer's fetch continues: 
 turns do not wait for it again.
 
 With `recallSync` nothing is fetched ahead: due layers are fetched with the message too, and late results are dropped.
+
+Recalled texts as data: speaker, time and certainty of each line. Pure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
@@ -30,6 +34,7 @@ from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
     EVIDENCE,
+    MAX_CACHED_LINES,
     STANDING_LINES,
     SUPPLEMENT,
     Section,
@@ -50,8 +55,45 @@ from hermes.honcho.recall_policy import (
 )
 from hermes.honcho.recall_reader import is_floor_answer
 from hermes.honcho.recall_source import RecallSource
-from hermes.honcho.recalled_lines import read_lines
 from hermes.memory.provider import Question, Recalled
+from hermes.types import RecalledLine
+
+FACT = re.compile(
+    r"(?:[-*•]\s+|\d{1,3}[.)]\s+)?(?:\[(?P<at>\d{4}-\d\d-\d\d[ T][\d:]{5,8})[^\]\n]{0,30}\]\s*)?"
+    r"(?:(?P<speaker>[\w-]{1,100}): )?(?P<text>\S.*)"
+)
+"""Matches a line of a representation: a mark, the time, the speaker, the text."""
+CARD, REPRESENTATION = "user card", "user representation"
+
+
+def read_lines(sections: Iterable[Section], about: str | None) -> tuple[RecalledLine, ...]:
+    """Return evidence, the best first; then card lines of the person; then further facts, the newest first."""
+    evidence: list[RecalledLine] = []
+    card: list[RecalledLine] = []
+    known: list[RecalledLine] = []
+    for section in sections:
+        evidence += [quote.line for quote in section.quotes]
+        lines = (line for line in section.text.splitlines() if line.strip() and line[0] not in "# ")
+        facts = [fact for line in lines if (fact := _read(line)) is not None]
+        if section.layer == CARD:
+            card += facts
+        elif section.layer == REPRESENTATION:
+            known += facts
+    known.sort(key=lambda line: -(line.at or 0.0))
+    return tuple(replace(one, speaker="") if one.speaker == about else one for one in (*evidence, *card, *known))
+
+
+@lru_cache(MAX_CACHED_LINES)
+def _read(line: str) -> RecalledLine | None:
+    found = FACT.match(line)
+    if found is None:
+        return None
+    try:
+        at = datetime.fromisoformat(f"{found['at']}+00:00").timestamp()
+    except ValueError:  # there is no time, or none that a clock shows
+        at = None
+    return RecalledLine(found["text"], found["speaker"] or "", at)
+
 
 log = logging.getLogger(__name__)
 AskModel = Callable[[str, str, float], Awaitable[str]]

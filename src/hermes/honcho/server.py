@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hermes.config_file import read_env_file, write_setting
 from hermes.embedded.connect import connect, find_running
-from hermes.embedded.place import Place, find_place
+from hermes.embedded.rendezvous import Place, find_place
 from hermes.errors import HermesError, ProviderError
 from hermes.home import Home
 from hermes.honcho import keys
@@ -19,8 +19,8 @@ from hermes.honcho.config_file import ConfigPlaces
 from hermes.honcho.configuration import CLOUD, HonchoConfiguration, is_cloud_url, load, named_server
 from hermes.honcho.grant import SignIn
 from hermes.honcho.names import workspace_path
+from hermes.honcho.oauth import ERRNO
 from hermes.honcho.renewal import LOGIN, Renewal, RenewalTimings
-from hermes.honcho.token_requests import ERRNO
 from hermes.loopback import is_loopback_url
 from hermes.redaction import hide_tokens, hide_url
 from hermes.settings import PROVIDER

@@ -17,14 +17,13 @@ from msgspec import Struct
 from hermes.errors import NotFoundError, ProviderError, UsageError
 from hermes.files import check_room, unwritable
 from hermes.honcho import keys
+from hermes.honcho.browser_sign_in import sign_in_by_code
 from hermes.honcho.config_file import Block, Edit, edit_document, read_document, set_keys
 from hermes.honcho.configuration import CLOUD, ROOT, HonchoConfiguration, is_cloud_url
-from hermes.honcho.device_sign_in import sign_in_by_code
 from hermes.honcho.grant import SignIn, TokenResponse, read_sign_in, suggested
-from hermes.honcho.oauth_endpoints import Endpoints, check_page, find_endpoints
+from hermes.honcho.oauth import Endpoints, TokenError, check_page, find_endpoints, post_form
 from hermes.honcho.remarks import describe_auth
 from hermes.honcho.server import Machine, configured_server, find_server
-from hermes.honcho.token_requests import TokenError, post_form
 from hermes.honcho.workbench import find_bench
 from hermes.memory.provider import Dialog
 from hermes.redaction import hide_url

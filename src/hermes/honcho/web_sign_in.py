@@ -13,7 +13,7 @@ from hermes.honcho import keys
 from hermes.honcho.browser_sign_in import BrowserSignIn
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import CLOUD, HonchoConfiguration
-from hermes.honcho.oauth_endpoints import Endpoints, SignInSource, check_page, find_endpoints
+from hermes.honcho.oauth import Endpoints, SignInSource, check_page, find_endpoints
 from hermes.honcho.remarks import describe_grant
 from hermes.honcho.server import Machine, configured_server, find_server
 from hermes.honcho.sign_in import (

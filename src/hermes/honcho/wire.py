@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from hermes.clock import Clock
-from hermes.honcho.credentials import Credentials
 from hermes.honcho.failures import UNAUTHORIZED_STATUS, NoTime, Refusal, Unanswered, Unreached
 from hermes.honcho.http_client import Broken, HttpClient, NotConnected
+from hermes.honcho.renewal import Credentials
 from hermes.honcho.server import MIN_FAILURE_STATUS, HonchoServer
 from hermes.types import Json
 

@@ -16,8 +16,7 @@ from hermes.honcho import keys
 from hermes.honcho.config_file import Block, Edit, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.injection import DEFAULT_TOKENS
-from hermes.honcho.interview import DEFAULT_TURNS, TYPED, Interview
-from hermes.honcho.questions import SERVER_KEYS, SERVERS, ask_gateway, ask_server
+from hermes.honcho.questions import DEFAULT_TURNS, SERVER_KEYS, SERVERS, TYPED, Interview, ask_gateway, ask_server
 from hermes.honcho.server import find_server, try_server
 from hermes.honcho.sign_in import Signer, own_sign_in, revoke_replaced
 from hermes.honcho.workbench import Workbench, find_bench, origin, shown, value_of

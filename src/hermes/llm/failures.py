@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes.llm.assemble import mapping, mend, string
-from hermes.llm.endpoint import Endpoint
 from hermes.llm.events import ModelFailed, ModelFailureKind, Reply
+from hermes.llm.model import Endpoint
 from hermes.redaction import hide_tokens
 from hermes.types import Json
 

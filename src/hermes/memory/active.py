@@ -1,4 +1,7 @@
-"""The chosen provider of a profile in one process: its plugin in a thread, its health and its outbox."""
+"""The chosen provider of a profile in one process: its plugin in a thread, its health and its outbox.
+
+Background work of memory. Failures are logged, since nobody waits for the result.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -15,22 +19,56 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from hermes.db.engine import Tx
-from hermes.memory.background import Background
-from hermes.memory.deadline import Deadline
+from hermes.errors import HermesError
 from hermes.memory.health import EVERYWHERE, ProviderHealth
 from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_host import PluginHost
-from hermes.memory.plugin_thread import Expected, Hook, HookResult, Missed, PluginThread, Returned
+from hermes.memory.plugin_thread import Deadline, Expected, Hook, HookResult, Missed, PluginThread, Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import Factory
 from hermes.memory.values import Address, Conversation, Notebook
 from hermes.store.store import Store
 from hermes.types import Json
 
-T = TypeVar("T")
 log = logging.getLogger("hermes.memory")
+
+
+class Background:
+    """The background tasks of one provider."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        async def run() -> None:
+            with self.logged(what):
+                await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @contextmanager
+    def logged(self, what: str) -> Iterator[None]:
+        """Log an error of the block instead of raising it."""
+        try:
+            yield
+        except HermesError as error:
+            log.warning("memory provider %s: %s failed: %s", self._provider, what, error.line())
+
+    async def settle(self, seconds: float = 60.0) -> None:
+        """Wait until all tasks have ended, or `seconds` have passed."""
+        until = asyncio.get_running_loop().time() + seconds
+        while self._tasks and (left := until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+
+
+T = TypeVar("T")
+
 
 RESTART_INTERVAL_SECONDS = 30.0
 """A provider that failed to start is tried again after this time."""

@@ -16,9 +16,9 @@ from hermes.errors import ProviderError
 from hermes.memory.active import ActiveProvider
 from hermes.memory.outbox import Spot
 from hermes.memory.values import Address, Conversation, Speaker, speaker_of
-from hermes.store.incognito import is_hidden
 from hermes.store.memory_rows import find_place
 from hermes.store.people import People
+from hermes.store.withheld import is_hidden
 from hermes.types import Message, Session
 
 MAX_MESSAGES_PER_COMMIT = 200

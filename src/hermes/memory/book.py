@@ -20,7 +20,7 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import NoteError, NotFoundError, ProviderError
 from hermes.memory.active import ActiveProvider
-from hermes.memory.forgetting import mark_forgotten
+from hermes.memory.forgetting import Retraction, mark_forgotten
 from hermes.memory.likeness import fact_words
 from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
@@ -28,15 +28,14 @@ from hermes.memory.outbox import Spot
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.source_turns import exclude_turns, find_late, find_source_turns
-from hermes.memory.undoing import Retraction
 from hermes.memory.values import Fact, FactChange, FactKind, FactQuery, Facts, FactSource, Notebook, Portrait, Wording
 from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
-from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
-from hermes.store.note_remarks import drop_remarks
+from hermes.store.reviews import drop_remarks
 from hermes.store.search import HistoryHit
 from hermes.store.store import Store
+from hermes.store.withheld import corrections_of, keep_correction, keep_forgotten
 
 T = TypeVar("T")
 SPEAKERS = ("user", "assistant")

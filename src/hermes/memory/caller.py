@@ -22,7 +22,6 @@ from hermes.db.engine import Tx
 from hermes.errors import StoreError
 from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.book import MemoryBook
-from hermes.memory.deadline import Deadline
 from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
 from hermes.memory.health import Lateness, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
@@ -40,7 +39,7 @@ from hermes.memory.offered import (
     usable_tools,
 )
 from hermes.memory.outbox import Spot
-from hermes.memory.plugin_thread import Expected, HookResult, Missed, Returned
+from hermes.memory.plugin_thread import Deadline, Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import Injection, keep_injection

@@ -12,17 +12,14 @@ from operator import methodcaller
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.isolation import Isolation
-from hermes.db.outcomes import Dead, Defect, Done, ItemOutcome, Postponed, Retry
-from hermes.db.queue import Claim, Item, backoff
-from hermes.db.queue_items import drop, prune, stats
+from hermes.db.queue import Claim, Dead, Defect, Done, Item, ItemOutcome, Postponed, Retry, backoff
+from hermes.db.queue_items import Isolation, drop, prune, stats
 from hermes.db.worker import QueueWorker, Work, WorkerTerms
 from hermes.fence import strip_fences
 from hermes.memory.active import ActiveProvider
-from hermes.memory.forgetting import mark_forgotten
+from hermes.memory.forgetting import describe_undo, mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Hook, Missed
-from hermes.memory.undoing import describe_undo
 from hermes.memory.values import Delivered, Entry, EntryKind, Later, Outcome, Parked, Speaker
 from hermes.store.memory_rows import record_delivery
 from hermes.store.store import Store

@@ -14,8 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.memory.entries import find_entries
-from hermes.memory.notes import Notes, NotesFile
+from hermes.memory.notes import Notes, NotesFile, find_entries
 from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.values import Address, Conversation, Notebook, Speaker
 from hermes.scope import OWNER, Group, Guest, Owner, Scope

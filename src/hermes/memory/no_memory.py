@@ -8,9 +8,8 @@ from typing import Literal
 from hermes.db.engine import Tx
 from hermes.memory.book import MemoryBook
 from hermes.memory.caller import Recall
-from hermes.memory.deadline import Deadline
 from hermes.memory.notes import Notes
-from hermes.memory.plugin_thread import HookResult, Missed
+from hermes.memory.plugin_thread import Deadline, HookResult, Missed
 from hermes.memory.values import Ending, Notebook
 from hermes.store.store import Store
 from hermes.types import Json, Message, ToolSpec

@@ -2,6 +2,11 @@
 
 One thread with one event loop serves all conversations of a process and profile. A late hook delays only later hooks
 of the same line (the calls of a session, or the deliveries of a lane).
+
+A bounded pool of threads for a provider's blocking calls (`asyncio.to_thread`) that never keeps the process
+alive.
+
+A deadline for calls to a plugin.
 """
 
 from __future__ import annotations
@@ -10,17 +15,74 @@ import asyncio
 import logging
 import sys
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Generic, TextIO, TypeAlias, TypeVar, cast
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Generic, ParamSpec, TextIO, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
+from hermes.clock import Clock
 from hermes.errors import HermesError, ProviderError
 from hermes.memory.provider import MemoryPlugin
-from hermes.memory.thread_pool import DaemonPool
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class DaemonPool(ThreadPoolExecutor):
+    """A thread pool whose threads do not delay the end of the process, however long a call hangs. Idle threads end at
+    once."""
+
+    def __init__(self, max_threads: int, name: str) -> None:
+        self._max_threads = max_threads
+        self._name = name
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._guard = threading.Lock()
+        self._running = 0
+        self._ended = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call `fn` in a thread as soon as one is free."""
+        future: Future[T] = Future()
+        with self._guard:
+            if self._ended:
+                raise RuntimeError("the provider's threads have ended")
+            self._waiting.append((future, partial(fn, *args, **kwargs)))
+            if self._running < self._max_threads:
+                self._running += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - never waits
+        """Accept no more calls; running ones end by themselves, or with the process."""
+        with self._guard:
+            self._ended = True
+            while self._waiting:
+                self._waiting.popleft()[0].cancel()
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._running -= 1
+                    return
+                future, call = self._waiting.popleft()
+            _run(future, call)
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - the caller gets it from the future
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
 log = logging.getLogger("hermes.memory")
 THREAD_NAME = "hermes-memory"
 """The prefix of names of threads that run a plugin's code."""
@@ -243,3 +305,19 @@ def _log_stray(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log errors of a provider's own tasks in one line, never as a traceback on a person's screen."""
     error = context.get("exception")
     log.debug("memory provider's thread: %s %s", context.get("message"), describe(error) if error else "")
+
+
+class Deadline(Struct, frozen=True):
+    """One moment on two clocks: that of the running loop, by which the host waits, and the store's, which plugins
+    see."""
+
+    loop_time: float
+    wall_time: float
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock) -> Deadline:
+        return cls(asyncio.get_running_loop().time() + seconds, clock.now() + seconds)
+
+    def seconds_left(self) -> float:
+        """Return the remaining seconds; 0 after the deadline."""
+        return max(0.0, self.loop_time - asyncio.get_running_loop().time())

@@ -10,8 +10,8 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.db.queue import Item
 from hermes.db.queue_items import drop, find, not_done_before
+from hermes.memory.forgetting import Retraction, retract
 from hermes.memory.outbox import queue_name
-from hermes.memory.undoing import Retraction, retract
 from hermes.memory.values import FactSource, Notebook, Speaker
 from hermes.store.last_turns import split_turns
 from hermes.store.store import Store

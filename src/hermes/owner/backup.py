@@ -25,16 +25,16 @@ from msgspec import Struct, field
 
 from hermes import __version__
 from hermes.app import App
-from hermes.audit.backup import UNFINISHED, check_sound, copy_into, open_copy
+from hermes.audit.repair import UNFINISHED, check_sound, copy_into, open_copy
 from hermes.config_file import load_shared_env
-from hermes.embedded.place import find_place, try_lock
+from hermes.embedded.rendezvous import find_place, try_lock
 from hermes.errors import BackupError, HermesError, StoreError, UsageError
 from hermes.files import FREE_SPACE, NO_ROOM, check_file
 from hermes.home import Home
-from hermes.memory.command_host import CommandHost, make_plugin
+from hermes.memory.plugin_host import CommandHost, make_plugin
 from hermes.memory.registry import NONE
 from hermes.settings import PROVIDER
-from hermes.store.reading import open_unchanged
+from hermes.store.health import open_unchanged
 
 FORMAT_VERSION = 1
 MANIFEST = "hermes-backup.json"

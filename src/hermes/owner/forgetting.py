@@ -16,7 +16,6 @@ from hermes.app import App, read_store, with_store
 from hermes.db.engine import Tx
 from hermes.db.queue_items import is_held
 from hermes.errors import HermesError
-from hermes.memory.command_host import guarded
 from hermes.memory.forgetting import (
     InFlight,
     Kept,
@@ -27,10 +26,11 @@ from hermes.memory.forgetting import (
     mark_forgotten,
     mark_replies,
 )
+from hermes.memory.plugin_host import guarded
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.memory.values import Holding, Wording
-from hermes.owner.typed import remove_typed
+from hermes.owner.sessions import remove_typed
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
 

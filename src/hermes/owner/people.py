@@ -9,7 +9,7 @@ from msgspec import Struct
 from hermes.app import App, read_store, write_store
 from hermes.db.engine import Tx
 from hermes.gateway.platforms import switched_on
-from hermes.memory.command_host import acquaintances, invited
+from hermes.memory.plugin_host import acquaintances, invited
 from hermes.memory.provider import Acquaintance
 from hermes.settings import ALLOW
 from hermes.store.people import mark

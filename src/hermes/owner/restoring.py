@@ -18,11 +18,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.audit.backup import check_sound, users_below
+from hermes.audit.repair import check_sound, users_below
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import find_running
-from hermes.embedded.place import find_place
+from hermes.embedded.rendezvous import find_place
 from hermes.errors import BackupError, HermesError, UsageError
 from hermes.files import FREE_SPACE, NO_ROOM
 from hermes.home import Home
@@ -38,8 +38,8 @@ from hermes.owner.backup import (
     read_archive,
     read_manifest,
 )
+from hermes.store.health import lend_tables, open_unchanged
 from hermes.store.inbox import running_gateway
-from hermes.store.reading import lend_tables, open_unchanged
 
 FREE_BYTES = 64 * 1024 * 1024
 """Disk space that a restore leaves free."""

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from hermes.agent.agent import Agent
 from hermes.errors import UsageError
-from hermes.llm.offer import ModelOffer
+from hermes.llm.discover import ModelOffer
 from hermes.memory.book import MemoryBook
-from hermes.store.chosen_models import ChosenModel
+from hermes.store.session_settings import ChosenModel
 from hermes.types import Message
 
 Surface = Literal["terminal", "chat"]

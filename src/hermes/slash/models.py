@@ -7,13 +7,12 @@ from contextlib import suppress
 from difflib import get_close_matches
 
 from hermes.agent.agent import Agent
-from hermes.agent.stopping import unless_stopped
+from hermes.agent.loop import unless_stopped
 from hermes.errors import ModelError, UsageError
-from hermes.llm.discover import ListedModel
-from hermes.llm.offer import ModelOffer
+from hermes.llm.discover import ListedModel, ModelOffer
 from hermes.scope import OWNER
 from hermes.slash.here import Beginning, Here, Word
-from hermes.store.chosen_models import ChosenModel, set_chosen_model
+from hermes.store.session_settings import ChosenModel, set_chosen_model
 
 DEFAULT = "default"
 """The word that restores the configured model."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 
 from hermes.agent.agent import Agent
-from hermes.agent.stopping import unless_stopped
+from hermes.agent.loop import unless_stopped
 from hermes.errors import UsageError
 from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering, describe_change
 from hermes.memory.values import FactSource, Wording

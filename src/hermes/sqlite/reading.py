@@ -20,8 +20,7 @@ from typing import Generic
 from msgspec import Struct
 
 from hermes.errors import StoreStoppedError
-from hermes.sqlite.connection import Opened, T, Tx
-from hermes.sqlite.faults import translated
+from hermes.sqlite.connection import Opened, T, Tx, translated
 from hermes.sqlite.scheduling import Threads, Turn, asker
 
 STEPS_PER_CHECK, SLOW_STEPS_PER_CHECK = 50_000, 5_000

@@ -15,8 +15,8 @@ from itertools import takewhile
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.store.incognito import Range, is_hidden
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
+from hermes.store.withheld import Range, is_hidden
 from hermes.types import Session
 
 SUMMARY = re.compile(r"\A\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")

@@ -23,7 +23,7 @@ from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
 from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
-from hermes.store.undone import Undoing, record_undoing
+from hermes.store.withheld import Undoing, record_undoing
 from hermes.types import Message
 
 SUMMARISED = "earlier messages are part of a summary, which cannot be undone"

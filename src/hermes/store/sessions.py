@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError, UsageError
-from hermes.store.auto_titles import settle_title, unmake_title
 from hermes.store.ids import new_session_id, snapshot_session
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
+from hermes.store.session_settings import settle_title, unmake_title
 from hermes.types import Session
 
 MAX_ID_CHARS = 512

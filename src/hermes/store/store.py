@@ -16,14 +16,11 @@ from hermes.db.leases import Lease
 from hermes.events import MemoryUpdated
 from hermes.scope import Scope
 from hermes.sqlite.connection import read_text
-from hermes.store.auto_titles import untitled_sessions
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
-from hermes.store.incognito import Incognito
 from hermes.store.last_turns import ConversationTurns
 from hermes.store.messages import Messages
-from hermes.store.note_remarks import has_remarks, take_remarks
-from hermes.store.reviews import due_sessions
+from hermes.store.reviews import due_sessions, has_remarks, take_remarks
 from hermes.store.routes import Routes
 from hermes.store.schema import (
     MESSAGES,
@@ -35,8 +32,10 @@ from hermes.store.schema import (
     refuse_foreign,
 )
 from hermes.store.search import Search
+from hermes.store.session_settings import untitled_sessions
 from hermes.store.sessions import Sessions
 from hermes.store.untold import Untold
+from hermes.store.withheld import Incognito
 from hermes.types import Draft, LiveView, Message, Session
 
 T = TypeVar("T")

@@ -14,14 +14,20 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.scope import Scope
-from hermes.store.auto_titles import mark_title_due
-from hermes.store.chosen_models import ChosenModel, chosen_model
-from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
-from hermes.store.prompts import KeptProjectFile, project_file_of, prompt_made_of, set_prompt_made_of
 from hermes.store.reviews import mark_due
+from hermes.store.session_settings import (
+    ChosenModel,
+    KeptProjectFile,
+    chosen_model,
+    mark_title_due,
+    project_file_of,
+    prompt_made_of,
+    set_prompt_made_of,
+)
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
+from hermes.store.withheld import Correction, corrections_of
 from hermes.types import Draft, LiveView, Message, Session, Spent
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from hermes.db.engine import Tx
 from hermes.scope import TERMINAL
 from hermes.store.copies import SUMMARY, Copies
-from hermes.store.incognito import Incognito
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
+from hermes.store.withheld import Incognito
 from hermes.types import ECHO, Message, Session
 
 TEMPORARY_SOURCES = ("cron", "subagent", "tool")

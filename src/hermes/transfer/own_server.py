@@ -8,9 +8,8 @@ from typing import Any
 
 from hermes.errors import TransferError
 from hermes.transfer.importing import Progress
-from hermes.transfer.lines import Chunk, encode
+from hermes.transfer.lines import Chunk, Lacking, Numbered, SectionPage, TransferItem, encode
 from hermes.transfer.remote import RefusedError, Remote
-from hermes.transfer.sections import Lacking, Numbered, SectionPage, TransferItem
 
 WAITING = "background work that waited: what it would have learnt is not in the file"
 

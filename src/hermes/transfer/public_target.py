@@ -16,9 +16,8 @@ from typing import Any
 
 from hermes.errors import TransferError
 from hermes.transfer.importing import Progress
-from hermes.transfer.lines import Chunk
+from hermes.transfer.lines import Chunk, Numbered, TransferItem
 from hermes.transfer.remote import RefusedError, Remote, UnheardError, segment
-from hermes.transfer.sections import Numbered, TransferItem
 
 MAX_PARCEL_ITEMS = 50
 MAX_SEND_ATTEMPTS = 5

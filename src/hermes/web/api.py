@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from hermes.errors import UsageError
 from hermes.loopback import read_bearer
-from hermes.owner.health import read_health
+from hermes.owner.status import read_health
 from hermes.store.sessions import Listed
 from hermes.types import Json
 from hermes.web import health

@@ -13,8 +13,7 @@ from starlette.routing import Route
 from hermes.db.engine import Tx
 from hermes.doctor import examine
 from hermes.errors import UsageError
-from hermes.owner.activity import SPANS, ActivityBucket, ActivitySpan, read_activity
-from hermes.owner.health import read_health
+from hermes.owner.status import SPANS, ActivityBucket, ActivitySpan, read_activity, read_health
 from hermes.owner.waiting import WaitingEntry, all_queues, drop_entries, find_dead, list_entries, retry_entries
 from hermes.store.people import People
 from hermes.store.store import Store

@@ -25,7 +25,7 @@ from hermes.web.chat import session_path
 from hermes.web.drawing import page, show_day
 from hermes.web.host import WebHost
 from hermes.web.routing import PageForm, form_route, host_of, redirect
-from hermes.web.timeline import HeldSpan, draw_timeline
+from hermes.web.session_timeline import HeldSpan, draw_timeline
 from hermes.web.transcript import find_own
 
 PAGE_ITEMS = 50

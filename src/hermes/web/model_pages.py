@@ -14,7 +14,7 @@ from starlette.routing import Route
 from hermes.app import App
 from hermes.assembly import OPENAI, open_model
 from hermes.errors import HermesError, ModelError, UsageError
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.model import Endpoint
 from hermes.owner.models import MemoryModelState, TriedModel, try_model
 from hermes.settings import API_KEY, BASE_URL, MODEL, Setting, Settings
 from hermes.settings.layers import Resolved

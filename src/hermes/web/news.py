@@ -1,11 +1,19 @@
-"""News of memory since the owner's last visit, and the state of memory in a sentence."""
+"""News of memory since the owner's last visit, and the state of memory in a sentence.
+
+The first screen: the state of memory, changes since the last visit, and a box for a message.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from hermes.db.engine import Tx
 from hermes.errors import HermesError
@@ -14,9 +22,13 @@ from hermes.memory.registry import NONE
 from hermes.owner.status import read_outboxes
 from hermes.scope import OWNER
 from hermes.settings import PROVIDER
-from hermes.store.corrections import Correction, corrections_of
 from hermes.store.memory_rows import get_value, set_value
+from hermes.store.withheld import Correction, corrections_of
+from hermes.web.drawing import page
 from hermes.web.host import WebHost
+from hermes.web.memory import SAYS, fact_path
+from hermes.web.routing import PageForm, form_route, host_of, redirect
+from hermes.web.transcript import list_own
 
 KIND, SEEN, VISITED, KEPT = "web", "seen", "visited", "kept"
 VISIT_SECONDS = 1800.0
@@ -142,3 +154,63 @@ async def describe_memory(host: WebHost, news: News | None) -> str:
     refused = f", {aside:,} {'was' if aside == 1 else 'were'} refused" if aside else ""
     told = f"{known}{waits}{refused}."
     return f"{works} {told[0].upper()}{told[1:]}"
+
+
+FIRST_SCREEN_NEWS_SECONDS, NEWS_PAGE_SECONDS = 0.06, 20.0
+"""Longest wait for news of memory: on the first screen, and on the page with only the news, which allows a memory
+server to start."""
+MAX_SESSIONS = 5
+
+
+async def show_first(request: Request) -> Response:
+    return await _draw(request, FIRST_SCREEN_NEWS_SECONDS)
+
+
+async def show_news(request: Request) -> Response:
+    """Show the first screen with news that took longer."""
+    return await _draw(request, NEWS_PAGE_SECONDS)
+
+
+async def _draw(request: Request, seconds: float) -> HTMLResponse:
+    host = host_of(request)
+    since = await begin_visit(host)
+    news = await _within(host, since, seconds)
+    listed, _ = await host.read(lambda store, people, tx: list_own(store, people, tx, 1))
+    return page(
+        request, "first.html", listed=listed[:MAX_SESSIONS], trouble=await host.trouble(), draft="", news=news,
+        sentence=await describe_memory(host, news), fact_path=fact_path, is_late=news is None,
+        done=SAYS.get(request.query_params.get("done", ""), ""),
+    )  # fmt: skip
+
+
+async def _within(host: WebHost, since: float, seconds: float) -> News | None:
+    reading = asyncio.create_task(read_news(host, since))
+    done, _ = await asyncio.wait({reading}, timeout=seconds)
+    if done:
+        return reading.result()
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    return None
+
+
+async def keep_entry(request: Request, form: PageForm) -> Response:
+    await keep(host_of(request), form.get("id", "")[:200])
+    return redirect("/")
+
+
+async def undo_change(request: Request, form: PageForm) -> Response:
+    """Undo a change: the entry and its replacement both hold."""
+    host = host_of(request)
+    entry = await host.book.find(form.get("id", ""))
+    undone = await host.book.changes(entry, undo=True)
+    return redirect(f"/?done={'undone' if undone else 'nothing'}")
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/", show_first),
+        Route("/news", show_news),
+        form_route("/news/keep", keep_entry),
+        form_route("/news/undo", undo_change),
+    ]

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from hermes.app import App
 from hermes.errors import HermesError, UsageError
 from hermes.gateway.platforms import SWITCHES
-from hermes.memory.command_host import guarded
+from hermes.memory.plugin_host import guarded
 from hermes.memory.provider import Acquaintance, KnownAs, MappingPreview, MemoryPlugin
 from hermes.owner.people import ProfileDesk, read_people
 from hermes.types import Json

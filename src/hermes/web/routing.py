@@ -26,8 +26,7 @@ from hermes.errors import (
 from hermes.redaction import hide_passwords
 from hermes.web.door import is_api
 from hermes.web.drawing import page
-from hermes.web.host import WebHost
-from hermes.web.keeper import HostKeeper
+from hermes.web.host import HostKeeper, WebHost
 
 PageForm: TypeAlias = Mapping[str, str]
 FormHandler: TypeAlias = Callable[[Request, PageForm], Awaitable[Response]]

@@ -1,4 +1,7 @@
-"""The timeline of a session: messages, the wait for each reply, compressions, and the present request to the model."""
+"""The timeline of a session: messages, the wait for each reply, compressions, and the present request to the model.
+
+A timeline of facts as bars, rendered here so that it needs no script.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
+from markupsafe import Markup
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +20,14 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import unsettled
 from hermes.errors import NotFoundError
 from hermes.llm.tokens import message_tokens
-from hermes.owner.session_view import PartName, Snapshot, ViewPart, read_parts, read_snapshot
+from hermes.owner.sessions import PartName, Snapshot, ViewPart, read_parts, read_snapshot
 from hermes.settings import CONTEXT_LENGTH
 from hermes.store.compressions import Failures, read_failures
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Compression, Message, Session
 from hermes.web.chat import read_count, session_path
-from hermes.web.drawing import page, show_day
+from hermes.web.drawing import draw, page, shorten, show_day, show_moment
 from hermes.web.routing import host_of
 from hermes.web.transcript import ShownMessage, find_own, read_transcript
 
@@ -194,3 +198,45 @@ async def show_snapshot(request: Request) -> Response:
 def routes() -> list[Route]:
     one = "/sessions/{session:path}/timeline"
     return [Route(f"{one}/snapshots/{{epoch:number}}", show_snapshot), Route(one, show_timeline)]
+
+
+WIDTH = 1000
+MIN_BAR = 12.0
+DAY_SECONDS = 86_400.0
+
+
+class HeldSpan(Struct, frozen=True):
+    """A text and the time when it held; None for an open or unknown end."""
+
+    text: str
+    since: float | None
+    until: float | None
+    is_shown: bool = False
+
+
+class Bar(Struct, frozen=True):
+    """A rendered span."""
+
+    x: float
+    width: float
+    text: str
+    when: str
+    is_shown: bool
+
+
+def draw_timeline(spans: Sequence[HeldSpan], now: float) -> Markup:
+    """Return spans as bars, the oldest above; "" if there is nothing to compare."""
+    moments = [moment for one in spans for moment in (one.since, one.until) if moment is not None]
+    if not moments or (len(spans) < 2 and spans[0].until is None):
+        return Markup("")
+    start, end = min(moments), max(*moments, now)
+    scale = WIDTH / max(end - start, 1.0)
+    show = show_day if end - start > 2 * DAY_SECONDS else show_moment
+    bars = []
+    for one in spans:
+        x = min(0.0 if one.since is None else (one.since - start) * scale, WIDTH - MIN_BAR)
+        last = end if one.until is None else one.until
+        width = max(MIN_BAR, (last - start) * scale - x)
+        when = f"{show(one.since) or 'before'} – {show(one.until) or 'today'}"
+        bars.append(Bar(x, width, shorten(one.text, 120), when, one.is_shown))
+    return Markup(draw("timeline.html", bars=bars, width=WIDTH))

@@ -9,11 +9,11 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.errors import NotFoundError
 from hermes.scope import OWNER
-from hermes.store.incognito import is_hidden
 from hermes.store.injections import Injection, list_injections
 from hermes.store.people import People
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
+from hermes.store.withheld import is_hidden
 from hermes.types import Compression, Message, Session, ToolCall
 
 MAX_PAGE_MESSAGES = 60

@@ -24,11 +24,10 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.outbound import count_units
 from hermes.gateway.platform import Chat, Intake, MessageGone, SendLater, SendNever
-from hermes.gateway.platforms.discord_messages import NAME, MessageReader
-from hermes.gateway.platforms.discord_text import render
-from hermes.gateway.platforms.inbound_text import mark_late
-from hermes.gateway.platforms.packages import DISCORD, how_to_install
+from hermes.gateway.platforms.discord_messages import NAME, MessageReader, render
 from hermes.gateway.platforms.read_positions import ReadPositions
+from hermes.gateway.platforms.set_up import DISCORD, how_to_install
+from hermes.gateway.platforms.text import mark_late
 
 if TYPE_CHECKING:
     import discord

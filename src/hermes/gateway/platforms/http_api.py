@@ -25,8 +25,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from hermes.agent.loop import converse
-from hermes.agent.reading import Reading, read_memory
 from hermes.agent.transcript import ScratchTranscript
+from hermes.agent.turn import Reading, read_memory
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError, StoreError, UsageError
 from hermes.events import Notice, TurnEvent
@@ -34,14 +34,27 @@ from hermes.fence import strip_fences
 from hermes.gateway.agent_cache import Person
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
-from hermes.gateway.platforms import api_reply
-from hermes.gateway.platforms.api_conversations import Conversations, name_conversation, read_history
-from hermes.gateway.platforms.api_door import Door, limited_protocol, refuse_two_lengths
-from hermes.gateway.platforms.api_follow import follow
-from hermes.gateway.platforms.api_forms import find_memory_switch, is_task
-from hermes.gateway.platforms.api_reply import Events, EventStream, answer_whole, header_text
+from hermes.gateway.platforms import api_wire
+from hermes.gateway.platforms.api_conversations import (
+    Conversations,
+    find_memory_switch,
+    is_task,
+    name_conversation,
+    read_history,
+)
+from hermes.gateway.platforms.api_door import Door, follow, limited_protocol, refuse_two_lengths
 from hermes.gateway.platforms.api_terms import MODES, ApiMemory, ApiTerms
-from hermes.gateway.platforms.api_wire import MAX_CLIENT_NAME_CHARS, ApiError, Completion, CompletionRequest, parse_ask
+from hermes.gateway.platforms.api_wire import (
+    MAX_CLIENT_NAME_CHARS,
+    ApiError,
+    Completion,
+    CompletionRequest,
+    Events,
+    EventStream,
+    answer_whole,
+    header_text,
+    parse_ask,
+)
 from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
@@ -207,8 +220,8 @@ class HttpApi:
             await events.aclose()
             raise ApiError(422, KEY_REUSED, param=IDEMPOTENCY, code="idempotency_key_reused")
         headers = {
-            api_reply.SESSION_ID: header_text(received.session_id or ""),
-            api_reply.SESSION_KEY: header_text(given_key or received.key),
+            api_wire.SESSION_ID: header_text(received.session_id or ""),
+            api_wire.SESSION_KEY: header_text(given_key or received.key),
             **({} if received.fresh else {"Idempotent-Replayed": "true"}),
         }
         return await self._respond(request, ask, events, headers)

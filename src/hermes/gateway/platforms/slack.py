@@ -20,12 +20,21 @@ from msgspec.structs import replace
 from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.platform import Chat, Intake, SendLater
-from hermes.gateway.platforms.inbound_text import mark_late
-from hermes.gateway.platforms.packages import SLACK, how_to_install
 from hermes.gateway.platforms.read_positions import ReadPositions
-from hermes.gateway.platforms.slack_errors import UNREADABLE, code_of, describe, retry_after, translate
-from hermes.gateway.platforms.slack_messages import NAME, EventReader, key_entry, key_of
-from hermes.gateway.platforms.slack_text import to_mrkdwn
+from hermes.gateway.platforms.set_up import SLACK, how_to_install
+from hermes.gateway.platforms.slack_messages import (
+    NAME,
+    UNREADABLE,
+    EventReader,
+    code_of,
+    describe,
+    key_entry,
+    key_of,
+    retry_after,
+    to_mrkdwn,
+    translate,
+)
+from hermes.gateway.platforms.text import mark_late
 from hermes.types import Json
 
 if TYPE_CHECKING:

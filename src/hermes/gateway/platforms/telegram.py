@@ -15,9 +15,17 @@ from hermes.clock import Clock
 from hermes.errors import HermesError, SettingsError
 from hermes.gateway.outbound import count_units
 from hermes.gateway.platform import Chat, Inbound, Intake, MessageGone, Moved
-from hermes.gateway.platforms.telegram_errors import describe, is_about_markup, is_unchanged, seconds_of, translate
-from hermes.gateway.platforms.telegram_updates import NAME, UpdateReader, group_of
-from hermes.gateway.platforms.text_spans import render
+from hermes.gateway.platforms.telegram_updates import (
+    NAME,
+    UpdateReader,
+    describe,
+    group_of,
+    is_about_markup,
+    is_unchanged,
+    seconds_of,
+    translate,
+)
+from hermes.gateway.platforms.text import render
 from hermes.gateway.platforms.webhook import Webhook
 from hermes.slash.table import OFFERED
 from hermes.types import Json

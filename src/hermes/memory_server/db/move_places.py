@@ -25,7 +25,7 @@ from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, ope
 from hermes.memory_server.db.sqlite import create_file_engine
 from hermes.memory_server.db.statements import PreparedStatement, inserting, upsert
 from hermes.memory_server.db.tables import meta, metadata
-from hermes.sqlite.faults import translated
+from hermes.sqlite.connection import translated
 
 CATCH_UP_BATCH_ROWS = 1000
 """Messages of an earlier version that one transaction upgrades."""

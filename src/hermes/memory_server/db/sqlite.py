@@ -15,9 +15,8 @@ from hermes.errors import StoreError
 from hermes.memory_server.db.database import DatabaseLoad, Tx
 from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.neighbours import VectorScope
-from hermes.sqlite.connection import Opened, connect
+from hermes.sqlite.connection import Opened, connect, translate
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
-from hermes.sqlite.faults import translate
 from hermes.sqlite.reading import ReadLane
 
 LANES = (

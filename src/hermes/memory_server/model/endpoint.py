@@ -6,12 +6,11 @@ import asyncio
 import logging
 
 from hermes.clock import Clock
-from hermes.llm.discover import list_models
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.connection import Retries, Timeouts
+from hermes.llm.discover import ConfiguredModel, ModelOffer, list_models
 from hermes.llm.events import ModelFailed
-from hermes.llm.offer import ConfiguredModel, ModelOffer
+from hermes.llm.model import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
-from hermes.llm.timeouts import Retries, Timeouts
 from hermes.memory_server.model.answer import ModelFailure
 from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelClass, ModelSettings
 

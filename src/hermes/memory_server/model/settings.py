@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from hermes.errors import SettingsError
-from hermes.llm.endpoint import Endpoint
+from hermes.llm.model import Endpoint
 
 log = logging.getLogger(__name__)
 FILE = "model.json"
