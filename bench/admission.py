@@ -4,8 +4,8 @@ FOLDER holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files i
 `abstention`). To these come the two lives of `bench.life` with their questions and those of `near_questions.jsonl`,
 questions of other conversations under the names of this one, and questions that nobody spoke of. The regression of
 `hermes.ranking.admission` is fitted on all conversations but one, for each, and judged on that one. Prints the share
-that is refused, by the least likelihood, and the numbers for the source; the curve goes beside the results. With `--plain` it does
-without finer vectors, which take an hour for BEAM on two processors.
+that is refused, by the least likelihood, and the numbers for the source; the curve goes beside the results.
+With `--plain` it does without finer vectors, which take half an hour for BEAM on two processors.
 """
 
 from __future__ import annotations
