@@ -107,6 +107,10 @@ PATTERNS: Mapping[str, Sequence[str]] = {
     ),
     "age": (
         r"\b(?:i['’]m|i am|i(?: just)? turned) (?:now )?(?P<value>\d{1,3})(?= now\b| years|[,.!]| and\b|$)",
+        r"(?P<who>\bmy [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b(?!It\b|There|Th[aei]|Today|He\b|She\b|We\b|What|Here)"
+        r"[A-ZÀ-Þ][\w-]+))(?:['’]s| is| just)?(?: now| already)*"
+        r" (?:(?<=is )|(?<=['’]s )|(?<=now )|turns |turned |turning )"
+        r"(?P<value>\d{1,3})(?= now\b| years? old| and a half|[,.!]| and\b|$)",
         r"\bich bin (?:jetzt )?(?P<value>\d{1,3})(?= jahre|[,.!]| und\b|$)",
         r"\b(?:tengo|cumplí|j['’]ai) (?P<value>\d{1,3}) an",
         r"我(?:今年|现在)?(?P<value>\d{1,3})岁",
@@ -126,12 +130,15 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         r"我(?P<not>不再|不|已经不)?(?:喜欢|爱吃|爱喝)(?P<value>[^，。！？,.\s]{1,12})",
     ),
     LEFT: (
-        rf"\b(?:sold|cancelled|canceled|quit|left|gave up|got rid of) {VALUE}",
+        rf"\b(?:sold|cancelled|canceled|quit|left|gave up|given up|got rid of|parted with|traded in|moved out of"
+        rf"|resigned from|retired from|unsubscribed from|handed in (?:my|his|her) notice at) {VALUE}",
         rf"\bno longer (?:\w+ ){{1,2}}?(?:in|at|for|the|an?|with) {VALUE}",
         r"\b(?P<value>[\w-]+(?: [\w-]+)?) (?:verkauft|gekündigt|aufgegeben)",
-        rf"\b(?:vendí|dejé|vendu|quitté) {VALUE}",
+        rf"\b(?:vendí|vendimos|dejé|dejamos|cancelé|renuncié a|vendu|quitté|résilié|démissionné de) {VALUE}",
+        r"(?:卖掉?了|退掉了|辞掉了|取消了)(?P<value>[^，。！？,.\s]{1,12})",
     ),
 }
+NO_DIGIT = re.compile(r"\D")
 CLAIMS = tuple(
     (attribute, re.compile(pattern, re.IGNORECASE)) for attribute, some in PATTERNS.items() for pattern in some
 )
@@ -293,6 +300,7 @@ def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:
     for attribute, pattern in CLAIMS:
         for found in pattern.finditer(said):
             groups, value = found.groupdict(), _clean(found["value"])
+            value = NO_DIGIT.sub("", value) if attribute == "phone" else value
             if value and (attribute not in NAMED or value[0].isupper() or not value.isascii() or said.islower()):
                 is_denied = bool(groups.get("not")) or (is_ended and attribute != LEFT)
                 yield AttributeClaim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
