@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.ranking.claims import compare, is_change, read_claims
+from hermes.ranking.claims import ClaimEnd, compare, is_change, read_claims
 
 pytestmark = pytest.mark.contract("9.5")
 
 
-def ends(older: str, newer: str) -> set[str | None]:
+def ends(older: str, newer: str) -> set[ClaimEnd | None]:
     """Return how claims of a later statement end those of an earlier one by the same speaker."""
     pairs = ((before, after) for before in read_claims(f"ann: {older}") for after in read_claims(f"ann: {newer}"))
     return {compare(before, after, is_change=is_change(newer)) for before, after in pairs} - {None}

@@ -27,7 +27,7 @@ from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
-from hermes.memory_server.engine.standing_kinds import SECRET
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
