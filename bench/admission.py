@@ -40,7 +40,7 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.minilm import SPACE, MiniLm
-from hermes.ranking.admission import LEAST_LIKELY, LINES_READ, AnswerFeatures
+from hermes.ranking.admission import KNOWN_THRESHOLD, MAX_LINES_READ, AnswerFeatures
 
 ANSWERED = {
     "LoCoMo": True,
@@ -53,7 +53,7 @@ ANSWERED = {
     "never spoken of": False,
 }
 WEIGHTS = {"never spoken of": 0.3, "of another talk": 0.3, "life": 1.5, "life, no answer": 1.5}
-"""What a question counts that counts otherwise than 1: some are many and easy, or have an answer by chance."""
+"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance."""
 LIVES = ("life", "life_plain")
 SHARE_OF_OTHERS = 3
 """Every so many of the questions of another conversation is asked."""
@@ -127,7 +127,7 @@ async def look(folder: Path, asked: Sequence[Asked], finer: MiniLm | None) -> li
     def run(tx: Tx, one: Asked, question: SearchQuestion) -> AnswerFeatures | None:
         place = SearchArea(workspace_id_of(tx, one.conversation))
         index.outlines.load(tx, place.workspace_id)
-        return read_answer(question, find_hits(tx, index, place, question, None, LINES_READ))
+        return read_answer(question, find_hits(tx, index, place, question, None, MAX_LINES_READ))
 
     found = []
     for one in asked:
@@ -174,12 +174,12 @@ def judge(rows: Numbers, asked: Sequence[Asked]) -> Numbers:
 def show(likely: Numbers, asked: Sequence[Asked]) -> None:
     """Print and draw which share of each kind is refused."""
     kinds = np.array([one.kind for one in asked])
-    limits = sorted({*(step / 50 for step in range(5, 36)), LEAST_LIKELY})
+    limits = sorted({*(step / 50 for step in range(5, 36)), KNOWN_THRESHOLD})
     refused = {kind: [float((likely[kinds == kind] < least).mean()) for least in limits] for kind in ANSWERED}
     print("  least likely   " + "   ".join(ANSWERED))  # noqa: T201 - this is the output
     for place, least in enumerate(limits):
         shares = "   ".join(f"{refused[kind][place]:>{len(kind)}.3f}" for kind in ANSWERED)
-        print(f"  {least:.2f}           {shares}{'   ← in force' if least == LEAST_LIKELY else ''}")  # noqa: T201
+        print(f"  {least:.2f}           {shares}{'   ← in force' if least == KNOWN_THRESHOLD else ''}")  # noqa: T201
     RESULTS.mkdir(exist_ok=True)
     curves = {kind: list(zip(limits, refused[kind], strict=True)) for kind in ANSWERED}
     draw_lines(RESULTS / "admission.svg", "Share refused, by the least likelihood", curves)

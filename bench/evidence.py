@@ -36,7 +36,7 @@ from tests.llm.loopback import LoopbackServer, Received, says
 BLOCK = re.compile(r"<memory-context>(.*?)</memory-context>", re.DOTALL)
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 LEARNING_SECONDS = 600.0
-NOBODY = 5
+UNANSWERABLE_CODE = 5
 """The category of questions that have no answer."""
 
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 async def _measure(talk: Talk, most: int, tokens: int) -> list[Told]:
-    questions = [asked for asked in talk.questions if asked.category != NOBODY]
+    questions = [asked for asked in talk.questions if asked.category != UNANSWERABLE_CODE]
     questions = questions[:: max(1, len(questions) // most)][:most] if most else questions
     speakers = list(dict.fromkeys(turn.speaker for turn in talk.turns))
     told: list[Told] = []

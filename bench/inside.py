@@ -18,7 +18,7 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import Embedder, Finer, SearchQuestion
 from hermes.memory_server.engine.asking import understand, without_names
 from hermes.memory_server.engine.candidates import Candidates, find_candidates
-from hermes.memory_server.engine.finer import REFINED, closeness
+from hermes.memory_server.engine.finer import MAX_REFINED_CANDIDATES, closeness
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -106,7 +106,7 @@ def _turns(tx: Tx, talk: Talk) -> dict[int, str]:
 
 
 def _best(evidence: Evidence, close: Floats) -> tuple[Wholes, Floats]:
-    best = np.argsort(-score(evidence))[:REFINED]
+    best = np.argsort(-score(evidence))[:MAX_REFINED_CANDIDATES]
     return best, close[best]
 
 

@@ -11,14 +11,14 @@ from bench.table import Row, report, summarise, time_calls
 from hermes.log_file import LogFile
 
 LOG_LINE_COUNT = 2_000
-LARGEST = 10**9
+MAX_FILE_BYTES = 10**9
 
 
 def run() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as folder:
-        theirs = _measure("RotatingFileHandler", RotatingFileHandler(Path(folder) / "theirs", maxBytes=LARGEST))
-        ours = _measure("our log file", LogFile(Path(folder) / "ours", largest=LARGEST, kept=3), theirs)
+        theirs = _measure("RotatingFileHandler", RotatingFileHandler(Path(folder) / "theirs", maxBytes=MAX_FILE_BYTES))
+        ours = _measure("our log file", LogFile(Path(folder) / "ours", largest=MAX_FILE_BYTES, kept=3), theirs)
     report("Log: one line", [theirs, ours])
 
 

@@ -40,7 +40,7 @@ from bench.samples import samples
 from bench.table import RESULTS
 from bench.talks import DEPTH, Asked, Measured, Talk, judge, read_talks
 from hermes.memory_server.minilm import MiniLm
-from hermes.ranking.scoring import ABOUT, FINER, WEIGHTS, Weights
+from hermes.ranking.scoring import FINER, RELEVANCE_THRESHOLD, WEIGHTS, Weights
 
 CATEGORIES = {1: "several", 2: "time", 3: "open", 4: "single", 5: "nobody"}
 """LoCoMo's categories: multi-hop, temporal, open-domain, single-hop and adversarial."""
@@ -118,7 +118,7 @@ def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float
     kinds = {"answerable": (1, 2, 3, 4), "nobody": (5,), "unanswered": (UNANSWERED_CODE,)}
     rows: list[dict[str, float]] = []
     print("\n  share refused, by the least certainty")  # noqa: T201
-    for least in sorted({*(step / 50 for step in range(5, 21)), ABOUT}):
+    for least in sorted({*(step / 50 for step in range(5, 21)), RELEVANCE_THRESHOLD}):
         row = {"least": least}
         for name, categories in kinds.items():
             sure = [value for category, value in surest if category in categories]
@@ -126,7 +126,7 @@ def show_abstention(surest: Sequence[tuple[int, float]]) -> list[dict[str, float
         rows.append(row)
         shares = "  ".join(f"{name} {row[name]:.3f}" for name in kinds)
         bar = "█" * round(40 * row["unanswered"])
-        print(f"  {least:.2f}  {shares}  {bar}{'  ← in force' if least == ABOUT else ''}")  # noqa: T201
+        print(f"  {least:.2f}  {shares}  {bar}{'  ← in force' if least == RELEVANCE_THRESHOLD else ''}")  # noqa: T201
     return rows
 
 

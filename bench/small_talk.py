@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.honcho.small_talk import FACTS, Month, month, small_talk
 
-SENTENCES, BATCH = 500, 50
+SENTENCE_COUNT, BATCH_SIZE = 500, 50
 TOKENS_PER_CELL = 20
 QUESTION = "Which film should I watch tonight?"
 CHARS_PER_TOKEN = 4
@@ -31,10 +31,10 @@ def run() -> None:
 
 def _plot(talk: Month) -> Iterator[str]:
     """Yield a bar for every batch of sentences."""
-    texts = small_talk(SENTENCES)
+    texts = small_talk(SENTENCE_COUNT)
     yield f"sentences  tokens  (one character is {TOKENS_PER_CELL} tokens)"
-    for told in range(0, SENTENCES + 1, BATCH):
-        talk.tell(texts[max(0, told - BATCH) : told])
+    for told in range(0, SENTENCE_COUNT + 1, BATCH_SIZE):
+        talk.tell(texts[max(0, told - BATCH_SIZE) : told])
         block = talk.ask(QUESTION)
         first = block.partition("## Keep in mind")[2].partition("\n\n")[0]
         tokens, standing = (-(-len(text) // CHARS_PER_TOKEN) for text in (block, first))

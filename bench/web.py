@@ -18,7 +18,7 @@ from bench.table import Row, report, summarise, time_calls
 from hermes.embedded.connect import connect, stop
 from hermes.embedded.place import Place
 
-FACTS, AT_ONCE, ROUNDS = 10_000, 100, 30
+FACTS, CONCURRENT_COUNT, ROUNDS = 10_000, 100, 30
 ROOT = "/v3/workspaces/hermes"
 
 
@@ -45,10 +45,10 @@ def fill(home: Path, facts: int) -> None:
     with httpx.Client(base_url=found.base_url, headers=headers, timeout=120, trust_env=False) as client:
         for peer in ("ann", "hermes"):
             client.post(f"{ROOT}/peers", json={"id": peer}).raise_for_status()
-        for start in range(0, facts, AT_ONCE):
+        for start in range(0, facts, CONCURRENT_COUNT):
             part = [
                 {"observer_id": "hermes", "observed_id": "ann", "content": f"I keep item {start + number} in a box."}
-                for number in range(min(AT_ONCE, facts - start))
+                for number in range(min(CONCURRENT_COUNT, facts - start))
             ]
             client.post(f"{ROOT}/conclusions", json={"conclusions": part}).raise_for_status()
 

@@ -18,7 +18,7 @@ TARGET = Path(__file__).parent.parent / "ARCHITECTURE.md"
 BEGIN, END = "<!-- the drawing of the packages, by `make docs` -->", "<!-- end of the drawing -->"
 ENTRY = "__main__"
 """One line that calls the command line; no package."""
-WIDEST = 36
+MAX_COLUMNS = 36
 """Characters of one line in a box."""
 
 Arrows: TypeAlias = dict[str, set[str]]
@@ -76,7 +76,7 @@ def draw(page: str) -> str:
 def _label(names: list[str]) -> str:
     lines = [names[0]]
     for name in names[1:]:
-        fits = len(lines[-1]) + len(name) + 2 <= WIDEST
+        fits = len(lines[-1]) + len(name) + 2 <= MAX_COLUMNS
         lines[-1:] = [f"{lines[-1]}, {name}"] if fits else [f"{lines[-1]},", name]
     return "<br/>".join(lines)
 

@@ -1,4 +1,4 @@
-"""Draws the terminal of README.md: the real program in a pseudo-terminal, in a home of its own, without a model.
+"""Draws the terminal of README.md: the real program in a pseudo-terminal, with a fresh home and no model.
 
     python -m scripts.draw_terminal        # writes docs/images/terminal-light.svg and terminal-dark.svg
 
@@ -37,7 +37,7 @@ CONVERSATIONS: Sequence[Sequence[tuple[str, str]]] = (
     ),
     (("Where do I live?", "From memory: “I moved to Porto"), ("/memory", "no longer so")),
 )
-"""What is typed in each `hermes chat`, and what is waited for. Each is a process and a session of its own."""
+"""Input of each `hermes chat`, and the output that is waited for. Each chat is a separate process and session."""
 FAINT = re.compile(rb"(\x1b\[(?:\d+;)*)2((?:;\d+)*m)")
 GREY = rb"\g<1>90\g<2>"
 """The emulator knows no faint letters: they are drawn grey."""

@@ -24,7 +24,7 @@ from scripts.walk_model import serving
 
 HERE = Path(__file__).resolve().parents[1] / "src"
 SOCKET = f"hermes-walk-{os.getpid()}"
-PATIENCE, POLL = 8.0, 0.25
+WAIT_SECONDS, POLL_SECONDS = 8.0, 0.25
 ROWS = 40
 LONG = "".join(f"line {number}: {'words ' * 8}\n" for number in range(2500))
 
@@ -85,17 +85,17 @@ class Walk:
 
     def resize(self, columns: int) -> None:
         tmux("resize-window", "-t", "walk", "-x", str(columns), "-y", str(ROWS))
-        time.sleep(2 * POLL)
+        time.sleep(2 * POLL_SECONDS)
 
     def screen(self, *, painted: bool = False) -> str:
         return tmux("capture-pane", "-p", *(("-e",) if painted else ()), "-t", "walk").rstrip() + "\n"
 
     def wait_for(self, text: str) -> bool:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + WAIT_SECONDS
         while text not in self.screen():
             if time.monotonic() > until:
                 return False
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
         return True
 
     def elsewhere(self, *arguments: str) -> None:
@@ -195,10 +195,10 @@ STEPS: Sequence[Step] = (
     said("refuse twice", "At last.", "an endpoint that fails twice"),
     Step("compression takes a while", lambda walk: walk.say("/compress"), "Ctrl-C stops it"),
     pressed("Ctrl-C stops the compression", "compress", "C-c"),
-    said("/sessions", "goes on with one"),
+    said("/sessions", "resumes one"),
     said("/frobnicate", "there is no command"),
     said("/new", "A new session begins"),
-    said("/resume Garden", "Going on with"),
+    said("/resume Garden", "Resuming"),
     Step("Alt-Enter makes a line", _type_two_lines, "second"),
     pressed("both lines are one message", "You said: first", "Enter"),
     Step("resized while a reply comes", _resize_while_streaming, "That was: show a table, please."),

@@ -28,7 +28,7 @@ ON_PATHS = re.compile(r"(?<![\w/.])/(?=(?:src|data)\b)")
 
 
 def read_steps() -> list[tuple[str, str]]:
-    """The instructions of the Dockerfile, each with what stands behind it."""
+    """Return the instructions of the Dockerfile with their arguments."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", "")
     lines = [line.partition(" ") for line in text.splitlines() if line and not line.startswith("#")]
     return [(name, rest) for name, _, rest in lines]
@@ -104,7 +104,7 @@ def _run(root: Path, line: str) -> None:
 
 @contextmanager
 def gateway(root: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """What CMD starts, with the settings of compose.yaml and a key."""
+    """Run the process that CMD starts, with the settings of compose.yaml and a key."""
     env = {**_environment(root), **in_container(root), **compose()["environment"]}
     env |= {
         "API_SERVER_KEY": "a key of 32 letters for the tests",

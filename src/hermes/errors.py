@@ -79,7 +79,7 @@ class TransferError(HermesError):
 
 
 class BackupError(HermesError):
-    """A home cannot be backed up, or a file is no whole backup of one."""
+    """A home cannot be backed up, or a file is not a complete backup."""
 
 
 class ModelError(HermesError):

@@ -21,7 +21,7 @@ from hermes.files import locked
 
 MAY_SHARE = os.name != "nt"
 """True if an append is atomic and an open file can be renamed. Otherwise each line is written under the lock."""
-LOCK_TIMEOUT_SECONDS = 1.0
+LOG_LOCK_TIMEOUT_SECONDS = 1.0
 """Maximum time that a line waits for the lock, where one is needed."""
 NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | NONBLOCK | getattr(os, "O_BINARY", 0)
@@ -47,7 +47,7 @@ class LogFile(logging.Handler):
             if MAY_SHARE:
                 self._write(line, self._rotate)
             else:
-                with locked(self._path, timeout=LOCK_TIMEOUT_SECONDS):
+                with locked(self._path, timeout=LOG_LOCK_TIMEOUT_SECONDS):
                     self._write(line, self._shift)
                     self._release()
         except (OSError, HomeError) as error:

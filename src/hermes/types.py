@@ -52,8 +52,8 @@ class ToolSpec(Struct, frozen=True):
     parameters: Json
 
 
-NOT_TOLD = 0.0
-"""The certainty of a line where the memory that brought it was probably not told what was asked."""
+UNANSWERED_SCORE = 0.0
+"""Certainty of a line from a memory that probably lacks the answer."""
 
 
 class RecalledLine(Struct, frozen=True):
@@ -61,7 +61,7 @@ class RecalledLine(Struct, frozen=True):
 
     text: str
     speaker: str = ""
-    """The speaker; "" for the person who asks, and for notes about them."""
+    """The speaker; "" for the user of the session and for notes about them."""
     at: float | None = None
     """Unix time of the message."""
     certainty: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.agent.offline_answers import UNKNOWN, answer, read_inquiry
-from hermes.types import NOT_TOLD, RecalledLine
+from hermes.types import UNANSWERED_SCORE, RecalledLine
 
 NOW = 1_767_225_600.0
 DAY = 86_400.0
@@ -21,7 +21,7 @@ def said(text: str, days_ago: int, certainty: float | None = 0.8) -> RecalledLin
 
 @pytest.mark.contract("9.5")
 def test_near_lines_answer_nothing_where_memory_was_not_told() -> None:
-    near = said("My sister Ruth lives in Hull.", 3, NOT_TOLD)
+    near = said("My sister Ruth lives in Hull.", 3, UNANSWERED_SCORE)
     assert ask("Does Ruth have a dog?", near) == UNKNOWN[None]
     assert "Hull" in ask("Does Ruth have a house?", said("Ruth has a house in Hull.", 3))
 

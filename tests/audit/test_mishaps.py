@@ -156,7 +156,7 @@ def test_unconfirmed_repair_changes_nothing(hermes: Hermes, home: Path, monkeypa
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     ran = hermes("doctor", "--repair")
     assert ran.code == 2
-    assert "repairing needs a yes. Add --yes" in ran.err
+    assert "repairing needs a confirmation. Add --yes" in ran.err
     assert bytes_of(home) == before
 
 

@@ -134,7 +134,7 @@ def test_unrepairable_fault_is_still_reported(hermes: Hermes, home: Path) -> Non
     (home / "config.yaml").write_text("memory: {provider: nobody}\n", encoding="utf-8")
     ran = hermes("doctor", "--repair", "--yes")
     assert ran.code == 1
-    assert "A repair can mend none of this." in ran.out
+    assert "--repair cannot fix any of this." in ran.out
 
 
 READ_ONLY = """

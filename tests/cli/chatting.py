@@ -1,4 +1,4 @@
-"""`hermes chat` as a process of its own, and a scripted model endpoint beside it."""
+"""Run `hermes chat` as a process, with a scripted model endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDINGS = ("Replied", "Stopped", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A scripted endpoint that runs."""
+    """A running scripted endpoint."""
 
     server: LoopbackServer
 
@@ -36,7 +36,7 @@ class Endpoint:
         return self.server.base_url
 
     def requests(self) -> list[Json]:
-        """The bodies that were posted so far."""
+        """Return the request bodies received so far."""
         return [request.body for request in list(self.server.requests)]
 
 
@@ -48,8 +48,8 @@ def serving(answers: Sequence[Json], **more: Json) -> Iterator[Endpoint]:
 
 
 def environment(home: Path, base_url: str | None = None, **more: str) -> dict[str, str]:
-    """A machine with nothing on it but this home, and maybe an endpoint. There is no memory unless config.yaml says, no
-    title is made, and the model is offered tools."""
+    """Return an environment with only this home, and maybe an endpoint. Memory is off unless config.yaml says
+    otherwise, titles are off, and tools are offered to the model."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "OPENAI_"))}
     kept |= {
         "HERMES_MEMORY_PROVIDER": "none",
@@ -76,8 +76,7 @@ def start_chat(env: Mapping[str, str], *arguments: str) -> subprocess.Popen[str]
 
 
 def chat(env: Mapping[str, str], *arguments: str, said: str | bytes = "", timeout: float = 120) -> Ran:
-    """Run `hermes chat` to its end. Where nothing is said its input is empty from the start: a question would wait for
-    a pipe that we close late, and say so."""
+    """Run `hermes chat` to its end. Without `said`, standard input is empty: an open pipe would delay a question."""
     given = said.encode() if isinstance(said, str) else said
     done = subprocess.run(
         [sys.executable, "-m", "hermes", "chat", *arguments],
@@ -93,12 +92,13 @@ def chat(env: Mapping[str, str], *arguments: str, said: str | bytes = "", timeou
 
 
 def events(output: str) -> list[Json]:
-    """The events of `--json`; the last line may be cut off by a kill."""
+    """Parse the events of `--json`; a kill may cut off the last line."""
     return [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def turns(output: str) -> list[list[Json]]:
-    """The events of `--json`, turn by turn; each turn has one ending, the last. After one question comes `Ended`."""
+    """Group the events of `--json` by turn. Each turn has one ending, its last event; a single question ends with
+    `Ended`."""
     split: list[list[Json]] = [[]]
     for event in [event for event in events(output) if event["type"] != "Ended"]:
         split[-1].append(event)

@@ -1,4 +1,4 @@
-"""What tests of the terminal begin with."""
+"""Fixtures for tests at a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ ECHO = {"echo": True}
 
 @pytest.fixture
 def chat(home: Path, processes: None) -> Iterator[Chat]:
-    """Starts `hermes chat` against a scripted model: `chat({"says": …}, …)`; further turns are echoed."""
+    """Return a function that starts `hermes chat` with a scripted model: `chat({"says": …}, …)`. Further turns are
+    echoed."""
     with ExitStack() as servers:
 
         def start(

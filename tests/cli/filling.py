@@ -1,4 +1,4 @@
-"""Homes with sessions in them."""
+"""Homes that contain sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def fill(home: Path, *texts: str, title: str | None = None, session_id: str | None = None) -> str:
-    """A stored session with `texts` said in turn by user and assistant; returns its id."""
+    """Store a session with `texts`, alternately by user and assistant; return its id."""
 
     async def work() -> str:
         home.mkdir(parents=True, exist_ok=True)

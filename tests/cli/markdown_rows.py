@@ -1,4 +1,4 @@
-"""A text in Markdown as the rows that a terminal gets."""
+"""Markdown rendered as terminal rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAINT = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 def rows_of(text: str, *, columns: int = 80, colored: bool = True, piece: int = 0) -> list[str]:
-    """The rows of a text that comes in pieces of so many characters, 0 for all at once."""
+    """Return the rows of a text streamed in pieces of `size` characters; 0 sends it at once."""
     markdown = Markdown(lambda: columns, colored=colored)
     rows: list[str] = []
     for start in range(0, len(text), piece or len(text) or 1):

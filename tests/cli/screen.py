@@ -1,4 +1,4 @@
-"""The real program in a pseudo-terminal, seen through a terminal emulator: what a person would see and type."""
+"""The real program in a pseudo-terminal, seen through a terminal emulator."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import pyte
 
 ENTER, ALT_ENTER, TAB, UP = "\r", "\x1b\r", "\t", "\x1b[A"
 CTRL_C, CTRL_D = "\x03", "\x04"
-DEADLINE = 120.0
-"""Seconds; for a test that would hang."""
+DEADLINE_SECONDS = 120.0
+"""Ends a test that hangs."""
 PAINT = re.compile(rb"\x1b\[(?!0?m)[0-9;]*m")
-"""Any code that makes text other than plain."""
+"""Matches any style code."""
 
 
 class Screen:
-    """Runs a command line of ours at a terminal while the block runs. Waiting fails with what is to be seen."""
+    """Runs a hermes command at a terminal while the block runs. A failed wait shows the screen."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Screen:
         env: Mapping[str, str],
         columns: int = 80,
         rows: int = 40,
-        patience: float = DEADLINE,
+        patience: float = DEADLINE_SECONDS,
         program: Sequence[str] = (sys.executable, "-m", "hermes"),
     ) -> None:
         self._patience = patience
@@ -66,33 +66,33 @@ class Screen:
 
     @property
     def rows(self) -> list[str]:
-        """What is to be seen, without trailing blanks."""
+        """The visible rows, without trailing spaces."""
         return [row.rstrip() for row in self._emulated.display]
 
     @property
     def status(self) -> str:
-        """The lowest row with anything in it, below the prompt; "" while there is none."""
+        """The lowest row with text below the prompt, or ""."""
         below = self.rows[self._emulated.cursor.y + 1 :]
         return next((row for row in reversed(below) if row), "")
 
     @property
     def prompt(self) -> str:
-        """The row that the cursor is in."""
+        """The row of the cursor."""
         return self.rows[self._emulated.cursor.y]
 
     @property
     def takes_whole_lines(self) -> bool:
-        """Whether the terminal keeps what is typed until Enter, and shows it itself."""
+        """True while the terminal buffers and echoes whole lines itself."""
         return bool(termios.tcgetattr(self._ours)[3] & termios.ICANON)
 
     def style_of(self, text: str) -> tuple[str, bool]:
-        """The colour of the first letter of `text`, where it is to be seen first, and whether it is bold."""
+        """Return the colour of the first visible `text`, and whether it is bold."""
         row = next(number for number, row in enumerate(self._emulated.display) if text in row)
         letter = self._emulated.buffer[row][self._emulated.display[row].index(text)]
         return letter.fg, letter.bold
 
     def type(self, data: str) -> None:
-        """Press keys, as fast as the program takes them."""
+        """Type keys, as fast as the program reads them."""
         keys = data.encode()
         while keys:
             if select.select([], [self._ours], [], 0.1)[1]:
@@ -127,14 +127,14 @@ class Screen:
         return self.wait(lambda screen: screen.prompt == "›" and screen.status != "")
 
     def ended(self) -> int:
-        """The exit code, when the program has ended."""
+        """Wait for the program to end and return its exit code."""
         until = time.monotonic() + self._patience
         while not self._gone and time.monotonic() < until:
             self._read()
         return self.process.wait(self._patience)
 
     def _read(self) -> None:
-        """Take in what the program wrote, within a moment."""
+        """Read the program's output for a moment."""
         if not select.select([self._ours], [], [], 0.1)[0]:
             return
         try:
@@ -151,11 +151,11 @@ class Screen:
 
 
 Chat: TypeAlias = Callable[..., Screen]
-"""Starts `hermes chat` against a scripted model."""
+"""The type of the `chat` fixture."""
 
 
 def plain_env(home: Path) -> dict[str, str]:
-    """An environment without a model."""
+    """Return an environment without a model."""
     return {
         name: os.environ[name]
         for name in (
@@ -174,7 +174,7 @@ def plain_env(home: Path) -> dict[str, str]:
 
 
 def stored(home: Path) -> list[tuple[str, str]]:
-    """Role and content of all messages, in order; none before there is a store."""
+    """Return role and content of all messages, in order; empty without a store."""
     connection = sqlite3.connect(home / "state.db")
     try:
         return connection.execute("SELECT role, content FROM messages ORDER BY id").fetchall()

@@ -1,4 +1,4 @@
-"""The access log: a line for each request, without what people say, bounded, and in nobody's way."""
+"""The access log: one line per request, without message texts, bounded, and never blocking."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def test_path_cannot_write_a_line_of_its_own_and_is_not_long(tmp_path: Path) -> 
 def test_log_is_rotated_and_lines_beyond_what_may_wait_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "LARGEST", 1000)
-    monkeypatch.setattr(access_log, "WAITING", 5)
-    monkeypatch.setattr(access_log, "GATHER", 600.0)  # nothing is written before the end
+    monkeypatch.setattr(access_log, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(access_log, "MAX_QUEUED_LINES", 5)
+    monkeypatch.setattr(access_log, "GATHER_SECONDS", 600.0)  # nothing is written before the end
     path = tmp_path / "access.log"
     for _ in range(20):
         with AccessLog(path) as access:
@@ -53,7 +53,7 @@ def test_log_is_rotated_and_lines_beyond_what_may_wait_are_counted(
                 access.add(VISIT)
     files = sorted(tmp_path.glob("access.log*"))
     assert sum(file.stat().st_size for file in files) < 6000
-    assert "3 more requests were not written down" in path.read_text()
+    assert "3 requests are missing here" in path.read_text()
 
 
 def test_log_that_cannot_be_opened_is_told_once_and_nobody_is_refused(

@@ -85,7 +85,7 @@ def test_a_person_is_told_that_a_backup_holds_secrets(hermes: Hermes, home: Path
     furnish(home)
     ran = hermes("backup", str(tmp_path))
     assert "2 sessions, 3 messages, 1 conclusion" in ran.out
-    assert "It holds your keys" in ran.out
+    assert "It contains your keys" in ran.out
     assert [path.suffix for path in tmp_path.glob("hermes-backup-default-*")] == [".zip"]
 
 
@@ -99,7 +99,7 @@ def test_a_restored_home_is_as_it_was_and_the_old_one_is_kept(hermes: Hermes, sa
     fill(home, "said after the backup")
     (home / "USER.md").write_text("Likes coffee.\n", encoding="utf-8")
     refused = hermes("restore", str(saved))
-    assert (refused.code, "needs a yes" in refused.err) == (2, True)
+    assert (refused.code, "needs a confirmation" in refused.err) == (2, True)
     done = hermes("restore", str(saved), "--yes", "--json")
     assert done.code == 0, done.err
     assert texts_of(home) == ["my cat is called Miso", "Miso!"]

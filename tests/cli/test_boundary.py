@@ -22,7 +22,7 @@ Hermes = Callable[..., Ran]
 
 
 def one_line(ran: Ran) -> str:
-    """The error a person sees: exactly one line, no traceback, nothing on standard output."""
+    """Return the error line: exactly one line, no traceback, empty standard output."""
     assert ran.code != 0
     assert ran.out == ""
     assert ran.err.count("\n") == 1

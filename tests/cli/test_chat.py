@@ -1,4 +1,4 @@
-"""`hermes chat` as people and scripts use it: real processes, a real endpoint on loopback."""
+"""`hermes chat` as people and scripts use it: real processes and an endpoint on loopback."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_one_question_prints_the_reply_alone(home: Path) -> None:
 
 
 @pytest.mark.contract("10.1")
-def test_without_a_name_the_endpoints_first_model_that_talks_is_asked_and_the_others_are_named_once(home: Path) -> None:
+def test_without_a_name_the_first_chat_model_answers_and_others_are_named_once(home: Path) -> None:
     listed = [{"id": "an-embedding"}, {"id": "b-model"}, {"id": "a-model"}]
     models = {"/v1/models": {"body": json.dumps({"data": listed})}}
     with serving([], pages=models, **REPLIES) as endpoint:
@@ -120,7 +120,7 @@ def test_json_lines_have_one_ending_per_turn(home: Path) -> None:
 def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path) -> None:
     with serving([], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
-        assert "no terminal session to go on with" in chat(env, "-c", "-q", "x").err
+        assert "no terminal session to resume" in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
         assert chat(env, "-s", session, "-q", "two").out == "two\n"
         assert chat(env, "-s", session[:-2], "-q", "three").out == "three\n"
@@ -224,7 +224,7 @@ def test_reader_that_goes_away_ends_the_chat_quietly(home: Path) -> None:
 def test_a_question_without_words_is_a_mistake(home: Path) -> None:
     ran = chat(environment(home), "-q", "  ")
     assert (ran.code, ran.out) == (2, "")
-    assert "no question" in ran.err
+    assert "the question is empty" in ran.err
 
 
 @pytest.mark.contract("2.6", "10.46")

@@ -1,4 +1,4 @@
-"""What an endpoint can do to a chat: one clear line, nothing lost, and the next turn works."""
+"""Faulty endpoints: one clear error line, nothing lost, and the next turn works."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAULTS: dict[str, tuple[list[Json], str, str]] = {
         HALF,
     ),
 }
-"""Answers, what the line says, and what had been streamed by then."""
+"""Each case: the endpoint's answers, the error line, and the text streamed before it."""
 
 
 async def read_session(home: Path, session_id: str) -> list[Message]:
@@ -50,7 +50,7 @@ async def read_session(home: Path, session_id: str) -> list[Message]:
 
 
 def check_no_secret(home: Path, *texts: str) -> None:
-    """The key is in no output, log or file of the home."""
+    """Check that the key is in no output, log or file of the home."""
     for text in texts:
         assert KEY not in text
     for path in home.rglob("*"):

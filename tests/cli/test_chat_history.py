@@ -1,4 +1,4 @@
-"""What is typed at a terminal and kept for the Up key: nothing incognito, and nothing that was deleted or forgotten."""
+"""The input history of the Up key: no incognito input, and nothing that was deleted or forgotten."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.gateway.processes import rows
 
 Hermes = Callable[..., Ran]
 CTRL_U = "\x15"
-"""Clears the line, also while a turn ends, which Ctrl-C would stop."""
+"""Clears the line; Ctrl-C would also stop a turn."""
 
 pytestmark = pytest.mark.processes
 
 
 def history(home: Path) -> list[str]:
-    """What the file has, entry by entry."""
+    """Return the entries of the history file."""
     return [line[1:] for line in (home / "chat_history").read_text().splitlines() if line.startswith("+")]
 
 
 def say(screen: Screen, home: Path, text: str) -> None:
-    """Say something and wait for the reply."""
+    """Send a message and wait for the reply."""
     screen.wait_for_prompt()
     before = len(stored(home))
     screen.type(text + ENTER)

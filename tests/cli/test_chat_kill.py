@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a chat with tools: nothing accepted is lost, nothing is done twice, and it goes on."""
+"""kill -9 in the middle of a chat with tools: nothing accepted is lost or done twice, and the chat can continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES = 9 * TURNS
 
 
 def script() -> list[Json]:
-    """Every turn notes something of its own and searches, then replies."""
+    """Return a script: each turn stores a different note and searches, then replies."""
     answers: list[Json] = []
     for turn in range(TURNS * 2):
         note = json.dumps({"action": "add", "target": "memory", "content": f"Fact number {turn}."})
@@ -39,7 +39,7 @@ def script() -> list[Json]:
 
 
 def talk_until_killed(process: subprocess.Popen[str], chance: random.Random) -> list[Json]:
-    """Say everything at once, read a random number of lines, kill; returns every whole event that was printed."""
+    """Send all messages at once, read a random number of lines, kill; return every complete event."""
     assert process.stdin is not None
     process.stdin.write("".join(f"message {turn}\n" for turn in range(TURNS)))
     process.stdin.flush()
@@ -58,7 +58,7 @@ async def read_session(home: Path, session_id: str) -> list[Message]:
 
 
 def check_accepted(heard: list[Json], messages: list[Message]) -> None:
-    """Every message whose acceptance was printed is stored once, in order, under the id that was told."""
+    """Check that every accepted message is stored once, in order, under the reported id."""
     accepted = [event["message_id"] for event in heard if event["type"] == "Accepted"]
     said = [message for message in messages if message.role == "user"]
     assert [message.id for message in said[: len(accepted)]] == accepted
@@ -71,7 +71,7 @@ def check_accepted(heard: list[Json], messages: list[Message]) -> None:
 
 
 def check_goes_on(env: dict[str, str], endpoint: Endpoint, session_id: str, messages: list[Message]) -> None:
-    """The next turn works without waiting for the dead, and the model hears of every call that was cut off."""
+    """Check that the next turn works at once, and that the model learns of every interrupted call."""
     posted = len(endpoint.requests())
     [events_after] = turns(chat(env, "--json", "-s", session_id, "-q", "after the kill").out)
     assert "Waiting" not in [event["type"] for event in events_after], "it waited for the lease of the dead"

@@ -37,9 +37,7 @@ def test_a_name_that_is_not_there_is_one_line_and_begins_no_session(tmp_path: Pa
         env = environment(tmp_path / "home", endpoint.base_url)
         asked = chat(env, "-m", "loop-3", "-q", "hello")
         assert asked.code == 2
-        assert (
-            "has no model 'loop-3' (did you mean loop-2 or loop-1?). `hermes model` lists what there is\n" in asked.err
-        )
+        assert "has no model 'loop-3' (did you mean loop-2 or loop-1?). `hermes model` lists the models\n" in asked.err
         assert endpoint.requests() == []
     without = chat(environment(tmp_path / "other"), "-m", "loop-1", "-q", "hello")
     assert without.err.startswith("hermes: no model is configured")
@@ -89,7 +87,7 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> No
 
 @pytest.mark.contract("7.11")
 def test_a_model_is_tested_once_and_again_when_asked(home: Path) -> None:
-    """As processes: the verdict is in the home, the notice is said once, and three commands show it."""
+    """With real processes: the verdict is stored in the home, the notice appears once, and three commands show it."""
     looks_up = {"says": {"calls": [["find_contact", '{"name": "Ada"}']]}}
     sends = {"says": {"calls": [["send_text", '{"number": "555-0142", "text": "home at six"}']]}}
     answers = [{"says": {"text": "I cannot."}}, {"echo": True}, {"echo": True}, looks_up, sends]

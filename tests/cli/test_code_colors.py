@@ -1,4 +1,4 @@
-"""Code in its colours: row by row as it comes, its text as it was written, whatever a lexer or a reply does."""
+"""Syntax highlighting: streamed by row, and never changes the text, whatever a lexer or reply does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.code_colors import LANGUAGES, LONGEST_ROW, MOST_BEFORE, MOST_READ, CodeColors, WordKind, colors_for
+from hermes.cli.code_colors import (
+    LANGUAGES,
+    MAX_CONTEXT_CHARS,
+    MAX_LEXED_CHARS,
+    MAX_ROW_CHARS,
+    CodeColors,
+    WordKind,
+    colors_for,
+)
 from hermes.cli.markdown import Markdown
 from tests.cli.markdown_rows import plain, rows_of
 
@@ -145,7 +153,8 @@ def test_every_language_that_is_named_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "long", ["x" * (LONGEST_ROW + 1), '"""\n' + "words\n" * MOST_BEFORE + '"""', " x\n" * (MOST_READ // 40)]
+    "long",
+    ["x" * (MAX_ROW_CHARS + 1), '"""\n' + "words\n" * MAX_CONTEXT_CHARS + '"""', " x\n" * (MAX_LEXED_CHARS // 40)],
 )
 def test_what_is_too_long_goes_on_plain_and_whole(long: str) -> None:
     rows = painted(f"import a\n{long}\nimport b")
@@ -160,12 +169,12 @@ def test_an_endless_row_is_shown_by_its_end_while_it_grows() -> None:
     markdown.feed("```json\n")
     for _ in range(100):
         assert markdown.feed('["x"],' * 2000) == []
-        assert len(markdown.growing()[0]) < 2 * LONGEST_ROW
+        assert len(markdown.growing()[0]) < 2 * MAX_ROW_CHARS
     assert plain(markdown.end()) == ['["x"],' * 200_000]
 
 
 class Endless:
-    """A lexer that never comes to an end."""
+    """A lexer that never ends."""
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, WordKind, str]]:
         while True:
@@ -179,7 +188,7 @@ class Failing:
 
 
 class Lying:
-    """A lexer whose words are not those of the text."""
+    """A lexer that returns words which are not in the text."""
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, WordKind, str]]:
         yield 2, ("Keyword",), "\x1b[2J"

@@ -1,4 +1,4 @@
-"""Completion in shells: what is offered, and that real shells offer it when Tab is pressed."""
+"""Shell completion: what is offered, and that real shells offer it on Tab."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.parts import need_commands
 pytestmark = pytest.mark.contract("10.48")
 
 TERMINAL = ("setsid", "--ctty", "--wait")
-"""fish runs only where the terminal is its own."""
+"""fish needs a controlling terminal."""
 START = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),
     "zsh": ("zsh", "-f", "-i"),
     "fish": ("fish", "-i"),
 }
 ASKING = ("$", ">", "#")
-"""How the prompt of a shell ends."""
+"""Ends of shell prompts."""
 SOURCE = {
     "bash": "source <(hermes completion bash)",
     "zsh": "autoload -U compinit; compinit -u -d $HOME/dump; source <(hermes completion zsh)",
@@ -44,7 +44,7 @@ def offered(*words: str) -> list[str]:
 
 @pytest.fixture
 def titled(home: Path) -> str:
-    """The id of a session that has a title."""
+    """Store a session with a title and return its id."""
 
     async def make() -> str:
         home.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`hermes config` and `hermes doctor` as a person uses them."""
+"""`hermes config` and `hermes doctor` in use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_set_refuses_what_is_not_allowed_and_changes_nothing(hermes: Hermes, hom
 def test_a_memory_provider_that_is_not_there_is_said_when_it_is_set(hermes: Hermes) -> None:
     ran = hermes("config", "set", "memory.provider", "nope")
     assert ran.code == 0, "it may be installed later"
-    assert "There is no memory provider 'nope' here yet. Known: " in ran.err
+    assert "No memory provider 'nope' is installed yet. Known: " in ran.err
     assert hermes("config", "set", "memory.provider", "none").err == ""
 
 

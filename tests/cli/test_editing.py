@@ -1,4 +1,4 @@
-"""`/edit` and Ctrl-X Ctrl-E: a message in the person's own editor, at a real terminal."""
+"""`/edit` and Ctrl-X Ctrl-E: edit a message in the user's editor, at a real terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CTRL_X_CTRL_E = "\x18\x05"
 
 
 def editor(folder: Path, script: str) -> dict[str, str]:
-    """An editor that does this with the file that it is given, `$1`."""
+    """Write an editor script that runs `does` on its file, `$1`."""
     program = folder / "my editor"
     program.write_text(f'#!/bin/sh\ncp "$1" "{folder}/given"\n{script}\n', encoding="utf-8")
     program.chmod(0o700)
@@ -80,7 +80,7 @@ def test_an_editor_that_is_not_there_is_said_and_the_prompt_stays(chat: Chat, ho
 def test_without_a_terminal_there_is_nothing_to_edit_or_choose_at(home: Path) -> None:
     ran = run_chat(plain_env(home), said="/edit\n/resume\n")
     assert ran.code == 1
-    assert "there is no terminal to edit at" in ran.err
+    assert "/edit needs a terminal" in ran.err
     assert "which session? `/sessions` lists them" in ran.err
 
 
@@ -94,5 +94,5 @@ def test_a_plain_terminal_edits_too_and_lists_instead_of_choosing(chat: Chat, tm
 
 
 def test_an_editor_whose_command_has_half_a_quote_is_named() -> None:
-    with pytest.raises(UsageError, match="EDITOR is no command: No closing quotation"):
+    with pytest.raises(UsageError, match="EDITOR is not a valid command: No closing quotation"):
         find_editor({"EDITOR": "vi '"})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.first_start import read_name
-from hermes.cli.model import WAYS
+from hermes.cli.model import WAYS_TO_GET_A_MODEL
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.db.processes import ROOT
@@ -41,14 +41,14 @@ def ollama(processes: None) -> Iterator[Endpoint]:
 
 
 def first_start(home: Path, port: int, *arguments: str) -> Screen:
-    """`hermes chat` at a terminal, with Ollama looked for at this port."""
+    """Run `hermes chat` at a terminal; Ollama is searched for at this port."""
     program = (sys.executable, "-c", PROGRAM.format(port=port))
     return Screen("chat", *arguments, env=environment(home), columns=100, program=program)
 
 
 def test_a_model_on_this_machine_is_offered_once_and_answers_from_then_on(home: Path, ollama: Endpoint) -> None:
     with first_start(home, ollama.port) as screen:
-        screen.wait_for("Which one shall answer?")
+        screen.wait_for("Which model should answer?")
         assert "nomic-embed-text" not in "\n".join(screen.rows), "it cannot talk"
         screen.wait_for("Number or word [tea-1]:").type(f"2{ENTER}")
         screen.wait_for("From now on tea-2 answers.").wait_for_prompt()
@@ -66,7 +66,7 @@ def test_without_a_model_the_three_ways_are_said_once(home: Path) -> None:
     with first_start(home, 1) as screen:
         screen.wait_for("There are three ways:").wait_for_prompt()
         shown = " ".join(" ".join(screen.rows).split())
-        assert all(" ".join(way.split()) in shown for way in WAYS)
+        assert all(" ".join(way.split()) in shown for way in WAYS_TO_GET_A_MODEL)
         screen.type(CTRL_D)
         assert screen.ended() == 0
     with first_start(home, 1) as screen:
@@ -117,7 +117,7 @@ def test_a_script_is_never_asked(home: Path, ollama: Endpoint, tmp_path: Path, w
 
 
 def unnamed(home: Path, *arguments: str, **more: str) -> Screen:
-    """`hermes` at a terminal in a home that was told no name, and with no model on the machine."""
+    """`hermes` at a terminal, in a home without a name and on a machine without a model."""
     program = ("env", "-u", "HERMES_OWNER_NAME", sys.executable, "-c", PROGRAM.format(port=1))
     return Screen(*arguments, env=environment(home, **more), columns=100, program=program)
 
@@ -162,7 +162,7 @@ def test_a_message_typed_where_memory_asked_is_said(home: Path) -> None:
     ):
         screen.wait_for("What is your name?").type(ENTER)
         screen.wait_for("May memory use it?").type(f"What is my cat called?{ENTER}")
-        screen.wait_for("it is said as a message")
+        screen.wait_for("it is sent as a message")
         screen.wait(lambda seen: sum("What is my cat called?" in row for row in seen.rows) > 2)  # asked, said, echoed
         screen.wait_for_prompt().type(CTRL_D)
         assert screen.ended() == 0

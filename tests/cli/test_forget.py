@@ -1,4 +1,4 @@
-"""`hermes memory forget` in a home of its own: what it says is what happened."""
+"""`hermes memory forget` in a fresh home: it reports exactly what it did."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_what_was_said_right_after_an_empty_incognito_range_is_forgotten_too(hom
 
 
 def leave_entries(store: Store, tx: Tx) -> None:
-    """A reply, a conclusion of the agent's, and a wish to forget wait for a provider that is not chosen."""
+    """Queue a reply, a conclusion and a deletion for a provider that is not chosen."""
     now, owner = store.clock.now(), Speaker(is_owner=True)
     store.sessions.create(tx, Session("one", "cli", now))
     (reply,) = store.messages.append(tx, "one", [Draft("assistant", "Plums it is.")], now=now)
@@ -75,15 +75,13 @@ def test_what_entries_that_wait_would_tell_is_shown_before_they_are_dropped(
 
 @pytest.mark.contract("7.12")
 @pytest.mark.parametrize("word", ["figs", "unheard"])
-def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_called_forgotten(
-    home: Path, hermes: Hermes, word: str
-) -> None:
+def test_a_former_provider_is_named_and_nothing_is_called_forgotten(home: Path, hermes: Hermes, word: str) -> None:
     write_into(home, leave_entries)
     done = hermes("memory", "forget", word, "--yes")
     assert done.code == 1
     assert "honcho may hold more and was not asked: `HERMES_MEMORY_PROVIDER=honcho hermes memory forget" in done.out
     assert "Forgotten" not in done.err
-    assert "Nothing is held" not in done.err
+    assert "Memory holds nothing" not in done.err
     again = hermes("memory", "forget", word, "--yes", "--json")
     assert again.code == 1
     assert "was not asked" in json.loads(again.out)["stays"][0]
@@ -91,7 +89,7 @@ def test_a_provider_that_was_told_and_is_not_chosen_is_named_and_nothing_is_call
 
 @pytest.mark.contract("7.12")
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_entry_that_is_being_delivered_is_waited_for_and_said_when_that_takes_too_long(
+def test_forgetting_waits_for_an_entry_in_delivery_and_says_so_when_that_is_slow(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     write_into(home, leave_entries)
@@ -162,6 +160,6 @@ def test_who_forgets_an_entry_may_correct_it_instead(home: Path) -> None:
     note.write_text("Has a cat called Miso\n", encoding="utf-8")
     with Screen("memory", "forget", "--id", "user-", env=plain_env(home)) as screen:
         screen.wait_for("Number or word [no]:").type(f"edit{ENTER}")
-        screen.wait_for("What holds instead").type(f"Has a cat called Max{ENTER}")
+        screen.wait_for("Correct text").type(f"Has a cat called Max{ENTER}")
         assert screen.ended() == 0
     assert note.read_text() == "Has a cat called Max\n"

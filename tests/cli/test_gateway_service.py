@@ -1,4 +1,4 @@
-"""`hermes gateway install`: the unit that is written, and what is asked of the system."""
+"""`hermes gateway install`: the unit file that is written, and the system commands that run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ exit "${SYSTEMCTL_FAILS:-0}"
 
 
 class Machine:
-    """A folder as HOME, with a `systemctl` that takes down what it is asked."""
+    """A HOME folder with a fake `systemctl` that records its calls."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.asked_file = folder, folder / "asked"

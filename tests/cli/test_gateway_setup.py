@@ -1,4 +1,4 @@
-"""`hermes gateway setup` against the platforms on loopback: tokens are checked, stored for their owner, never shown."""
+"""`hermes gateway setup` with platforms on loopback: tokens are tested, stored for their owner only, never shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.contract("10.2")
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is typed at each question for a token."""
+    """Type these answers at the questions for tokens."""
     answers: list[str] = []
     monkeypatch.setattr("hermes.cli.gateway_setup.can_ask", lambda: True)
     monkeypatch.setattr("getpass.getpass", lambda _: answers.pop(0))
@@ -34,7 +34,7 @@ def test_discord_is_set_up_and_a_missing_intent_named(home: Path, hermes: Hermes
         hermes("config", "set", "discord.base_url", server.base_url)
         ran = hermes("gateway", "setup", "discord")
     assert ran.code == 0, ran.err
-    assert "It is refused (HTTP 401)" in ran.out
+    assert "The token was refused (HTTP 401)" in ran.out
     assert "Missing: “Message Content Intent”" in ran.out
     assert "It is @hermes." in ran.out
     _check_stored(home, ran, DISCORD_TOKEN)
@@ -47,7 +47,7 @@ def test_slack_is_set_up_and_a_missing_scope_named(home: Path, hermes: Hermes, t
         hermes("config", "set", "slack.base_url", server.base_url)
         ran = hermes("gateway", "setup", "slack")
     assert ran.code == 0, ran.err
-    assert "It is refused (invalid_auth)" in ran.out
+    assert "The token was refused (invalid_auth)" in ran.out
     assert "the scopes users:read" in ran.out
     assert "It is @hermes in Loopback." in ran.out
     _check_stored(home, ran, BOT_TOKEN, APP_TOKEN)
@@ -59,7 +59,7 @@ def test_telegram_is_set_up(home: Path, hermes: Hermes, typed: list[str]) -> Non
         hermes("config", "set", "telegram.base_url", server.base_url)
         ran = hermes("gateway", "setup", "telegram")
     assert ran.code == 0, ran.err
-    assert "It is refused" in ran.out
+    assert "The token was refused" in ran.out
     assert "It is @" in ran.out
     assert "Missing" not in ran.out
     _check_stored(home, ran, TELEGRAM_TOKEN)
@@ -72,8 +72,8 @@ def test_bot_that_another_profile_has_is_named(hermes: Hermes, typed: list[str])
         for profile in ("default", "coder"):
             hermes("-p", profile, "config", "set", "discord.base_url", server.base_url)
         first, second = (hermes("-p", profile, "gateway", "setup", "discord") for profile in ("default", "coder"))
-    assert "has this bot too" not in first.out
-    assert "The profile default has this bot too" in " ".join(second.out.split())
+    assert "uses the same bot" not in first.out
+    assert "The profile default uses the same bot" in " ".join(second.out.split())
     assert DISCORD_TOKEN not in second.out
 
 
@@ -83,7 +83,7 @@ def test_tokens_are_stored_unseen_where_the_platform_cannot_be_reached(
     typed += [TELEGRAM_TOKEN]
     hermes("config", "set", "telegram.base_url", "http://127.0.0.1:9")
     ran = hermes("gateway", "setup", "telegram")
-    assert "could not be checked" in ran.out
+    assert "could not be tested" in ran.out
     _check_stored(home, ran, TELEGRAM_TOKEN)
 
 

@@ -1,4 +1,4 @@
-"""A title that was given incognito stays out of memory, however the conversation goes on."""
+"""A title given incognito stays out of memory, however the conversation continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TITLE = "Divorce plan"
 
 
 async def talk(home: Path, lines: Sequence[str]) -> None:
-    """A chat in a terminal that begins a session; the last line goes on with it, as after a restart."""
+    """Run a chat at a terminal that begins a session; the last line resumes it, as after a restart."""
     app = load_app(home, SystemClock(), memory__review_every=0, memory__provider="spy")
     async with await app.open_store() as store:
         first, again = TerminalConversation(app, store), TerminalConversation(app, store)
@@ -43,7 +43,7 @@ async def _type(conversation: TerminalConversation, line: str) -> None:
 
 
 def told_titles(home: Path) -> list[str | None]:
-    """The titles of conversations as the provider knows them."""
+    """Return the titles that the provider received."""
     return [json.loads(str(about))["title"] for (about,) in rows(home, "SELECT about FROM hermes_memory_places")]
 
 

@@ -1,4 +1,4 @@
-"""What a hostile or unlucky day brings: each was once a defect."""
+"""Hostile and unlucky input; each case was once a defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is not there in time is said where the reply would have gone by it, and nowhere else."""
+"""Late memory is reported where the reply would have used it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Cold(MemoryPlugin):
 
 create_plugin = Cold
 """
-"""A memory that takes what it is told at once and brings nothing in time."""
+"""A memory that accepts messages at once and recalls nothing in time."""
 SAID = "My cat is called Miso.\nWhat is my cat called?\nAnd what is it called now?\n"
 
 

@@ -1,4 +1,4 @@
-"""Small things that a person meets: questions, secrets, files that are there, help, and whether the model is."""
+"""Details of commands: questions, secrets, existing files, help, and the model check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.source_imports import parsed
 Hermes = Callable[..., Ran]
 SOURCE = Path(__file__).parents[2] / "src" / "hermes"
 QUESTIONS = {"confirm", "prompt", "getpass", "input"}
-"""Functions of others that wait for a person."""
+"""Library functions that wait for a person."""
 
 
 @pytest.mark.contract("10.49")
@@ -46,7 +46,7 @@ def test_nobody_is_asked_unless_input_and_output_are_terminals(
     monkeypatch.setattr("sys.stdout.isatty", lambda: stdout, raising=False)
     ran = hermes("sessions", "delete", session)
     assert ran.code == 2
-    assert "deleting needs a yes. Add --yes" in ran.err
+    assert "deleting needs a confirmation. Add --yes" in ran.err
 
 
 @pytest.mark.processes
@@ -73,7 +73,7 @@ async def test_who_goes_on_with_one_message_reads_one_message(home: Path) -> Non
     session = await asyncio.to_thread(fill, home, "stamps")
     async with await Store.open(home / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         found = await store.read(lambda tx: store.sessions.get(tx, session))
-        assert (await recap(store, found)).headline == f"Going on with {session} (1 message)."
+        assert (await recap(store, found)).headline == f"Resuming {session} (1 message)."
 
 
 def test_a_secret_is_not_printed_and_a_script_can_tell(home: Path, hermes: Hermes) -> None:
@@ -124,7 +124,7 @@ def test_what_a_model_sees_is_shown_below_whose_it_is(home: Path, hermes: Hermes
 
 @pytest.mark.processes
 def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.cli.model_check.PATIENCE", 60.0)
+    monkeypatch.setattr("hermes.cli.model_check.LIST_TIMEOUT_SECONDS", 60.0)
     assert "model     none is configured: answers come from memory alone" in hermes("doctor").out
     pages = {"/v1/models": {"body": '{"data": [{"id": "tea-1"}]}'}}
     with serving([], pages=pages) as endpoint:

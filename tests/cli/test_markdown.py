@@ -1,4 +1,4 @@
-"""Markdown as rows: nothing is lost, rows fit, and it does not matter in which pieces the text came."""
+"""Markdown as rows: nothing is lost, rows fit, and the result does not depend on how the text is split."""
 
 from __future__ import annotations
 

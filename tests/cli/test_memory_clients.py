@@ -1,4 +1,4 @@
-"""What the owner of a memory server types and reads when programs want to sign in."""
+"""`hermes memory approve` and `clients`: what the owner of a memory server types and reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = TokenKey(SECRET, 3600)
 
 
 def waiting(folder: Path, number: int) -> list[Record]:
-    """Requests of that many devices, the newest first."""
+    """Create sign-in requests of `count` devices, newest first."""
 
     def begin(tx: Tx) -> list[Record]:
         at = times.now(SystemClock())
@@ -50,7 +50,7 @@ def waiting(folder: Path, number: int) -> list[Record]:
 
 
 def fits(folder: Path, request: Record, code: str) -> bool:
-    """Whether a code is the one that allows a request now."""
+    """Return True if the code approves a request now."""
 
     async def run() -> bool:
         database = open_database(folder)

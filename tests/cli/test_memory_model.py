@@ -1,4 +1,4 @@
-"""`hermes memory model`: set, tested, shown; and the question whether memory may use the model of the chat."""
+"""`hermes memory model`: set, test and show the model; and the question whether memory may use the chat model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def saved(folder: Path) -> Json:
 
 
 def counted(folder: Path) -> list[tuple[int, str, str]]:
-    """Every request that was counted: its workspace, purpose and outcome."""
+    """Return the counted requests: workspace, purpose and outcome."""
     with closing(sqlite3.connect(folder / MEMORY_FILE)) as file:
         return file.execute("SELECT workspace_id, purpose, outcome FROM model_calls ORDER BY id").fetchall()
 
@@ -95,12 +95,12 @@ def test_a_model_that_does_not_answer_is_not_taken(hermes: Hermes, folder: Path,
         (["--url", "ftp://here"], "not the URL of a model endpoint"),
         (["--url", "http://127.0.0.1:9/v1"], "refuses the connection"),
         (["--url", "http://127.0.0.1:9/v1", "--window", "0"], "1,024 to"),
-        (["--url", "http://127.0.0.1:9/v1", "--window", "wide"], "no number of tokens"),
+        (["--url", "http://127.0.0.1:9/v1", "--window", "wide"], "not a number of tokens"),
         (["--url", "http://127.0.0.1:9/v1", "--cap-calls", "0"], "`cap_calls` is 0; allowed is 1 or more"),
         (["--url", "http://127.0.0.1:9/v1", "--key-env", "NOT_SET_ANYWHERE"], "which is not set"),
         (["--url", "http://127.0.0.1:9/v1", "--off"], "exclude each other"),
         (["--host"], "no model is configured"),
-        (["--env", "--no-test"], "names no address"),
+        (["--env", "--no-test"], "sets no URL of a memory model"),
     ],
 )
 def test_bad_input_is_refused_by_name_and_nothing_is_written(
@@ -211,7 +211,7 @@ def test_a_key_from_the_environment_goes_to_the_address_that_it_belongs_to() -> 
     assert found({**ours, **cloud, "HERMES_MEMORY_MODEL_KEY": "ours"}) == ("http://127.0.0.1:9/v1", "ours")
     assert found({**theirs, **cloud}) == ("http://127.0.0.1:8/v1", "theirs")
     assert found(cloud) == (OPENAI_URL, "cloud")
-    with pytest.raises(SettingsError, match="names no address"):
+    with pytest.raises(SettingsError, match="sets no URL of a memory model"):
         found({})
 
 

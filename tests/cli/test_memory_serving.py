@@ -1,4 +1,4 @@
-"""Putting a server together: what keeps it from beginning ends it, in one line."""
+"""Starting a server: a failure ends it with one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli import memory_serving
-from hermes.cli.memory_serving import Terms, run
+from hermes.cli.memory_serving import ServingOptions, run
 from hermes.embedded.place import Place
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import MemoryServerError, StoreBusyError
@@ -17,24 +17,24 @@ from hermes.memory_server.db.sqlite import SqliteFile
 
 
 @pytest.fixture
-def terms(tmp_path: Path) -> Terms:
-    return Terms(Place(tmp_path / "memory", tmp_path), listen("127.0.0.1", 0, ""), Options(), "serve", "key")
+def serving(tmp_path: Path) -> ServingOptions:
+    return ServingOptions(Place(tmp_path / "memory", tmp_path), listen("127.0.0.1", 0, ""), Options(), "serve", "key")
 
 
 @pytest.mark.contract("9.2")
 def test_server_that_cannot_begin_ends_with_a_line_and_is_never_announced(
-    terms: Terms, monkeypatch: pytest.MonkeyPatch
+    serving: ServingOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_folder: Path) -> SqliteFile:
         raise StoreBusyError("it is locked")
 
     monkeypatch.setattr(memory_serving, "open_for_work", refuse)
-    with pytest.raises(MemoryServerError, match="could not begin"):
-        run(terms)
-    assert read_rendezvous(terms.place.rendezvous) is None
+    with pytest.raises(MemoryServerError, match="could not start"):
+        run(serving)
+    assert read_rendezvous(serving.place.rendezvous) is None
 
 
-def test_server_that_cannot_be_announced_ends_with_a_line(terms: Terms) -> None:
-    terms.place.rendezvous.mkdir(parents=True)
+def test_server_that_cannot_be_announced_ends_with_a_line(serving: ServingOptions) -> None:
+    serving.place.rendezvous.mkdir(parents=True)
     with pytest.raises(MemoryServerError, match="it is a folder, not a file"):
-        run(terms)
+        run(serving)

@@ -1,4 +1,4 @@
-"""`hermes memory status` and `outbox list`: who is chosen, does it work, what has it not been told."""
+"""`hermes memory status` and `outbox list`: the chosen provider, its health, and its queue."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ create_plugin = Broken
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question leaves nothing to another process, however slow the machine is."""
-    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
+    """Let a single question wait for its deliveries, however slow the machine is."""
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
 
 
 @pytest.mark.contract("4.17", "P5")
@@ -73,11 +73,11 @@ def test_a_provider_that_does_not_list_what_it_holds_is_said_once_beside_the_not
 
 @pytest.mark.contract("10.40")
 def test_a_provider_that_does_not_list_what_it_holds_is_not_told_as_nothing(home: Path, hermes: Hermes) -> None:
-    assert "Nothing is held." in hermes("memory", "list").err
+    assert "Memory is empty." in hermes("memory", "list").err
     install(home, "broken", BROKEN)
     listed = hermes("memory", "list")
     assert (listed.code, listed.out) == (1, "")
-    assert "Nothing is held." not in listed.err
+    assert "Memory is empty." not in listed.err
 
 
 @pytest.mark.contract("4.17")

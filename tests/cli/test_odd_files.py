@@ -1,4 +1,4 @@
-"""Files of the home that are not what they should be: said at once and by name, and none of them is changed."""
+"""Unusable files in the home: reported at once and by name, and never changed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.small_disk import fill, small_disk
 
 Hermes = Callable[..., Ran]
 LATIN = "- likes caf\xe9s\n".encode("latin-1")
-QUICK = 120.0
-"""Seconds after which a command that should answer at once counts as hanging."""
+HANG_TIMEOUT_SECONDS = 120.0
+"""A command that takes longer counts as hanging."""
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
 
@@ -131,7 +131,7 @@ def test_what_is_no_file_is_said_at_once(home: Path, hermes: Hermes, name: str, 
     path = home / name
     path.parent.mkdir(parents=True)
     ODD[kind](path)
-    ran = chat(environment(home), "-q", "I like tea", timeout=QUICK)
+    ran = chat(environment(home), "-q", "I like tea", timeout=HANG_TIMEOUT_SECONDS)
     assert f"cannot read {path}: it is {kind}, not a file" in ran.err
     assert "Traceback" not in ran.err
     assert ran.out == ("Saved: I like tea\n" if "memories" in name else "")
@@ -144,7 +144,7 @@ def test_what_is_no_file_is_said_at_once(home: Path, hermes: Hermes, name: str, 
 def test_a_pipe_in_the_place_of_the_log_is_said_at_once(home: Path, hermes: Hermes) -> None:
     (home / "logs").mkdir(parents=True)
     os.mkfifo(home / "logs" / "agent.log")
-    ran = chat(environment(home), "-q", "hello", timeout=QUICK)
+    ran = chat(environment(home), "-q", "hello", timeout=HANG_TIMEOUT_SECONDS)
     assert ran.code == 1
     assert ran.err.startswith(f"hermes: cannot write the log {home / 'logs' / 'agent.log'}: it is a pipe")
     assert ran.err.count("\n") == 1
@@ -163,10 +163,10 @@ def test_doctor_names_a_link_that_leads_nowhere(home: Path, hermes: Hermes, name
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env"])
-def test_settings_behind_a_link_to_a_disk_that_is_not_there_are_not_taken_for_the_defaults(
+def test_settings_behind_a_link_to_a_missing_disk_are_not_taken_for_the_defaults(
     home: Path, hermes: Hermes, name: str
 ) -> None:
-    """They may say that nothing is to be remembered."""
+    """The hidden settings may turn memory off."""
     path, target = home / name, home / "unmounted" / "thing"
     home.mkdir(exist_ok=True)
     path.symlink_to(target)

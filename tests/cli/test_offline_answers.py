@@ -1,4 +1,4 @@
-"""What `hermes chat` answers about a person where no model is configured, from this home alone."""
+"""Answers of `hermes chat` about the user without a model, from this home only."""
 
 from __future__ import annotations
 

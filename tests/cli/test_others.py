@@ -1,4 +1,4 @@
-"""Turns of others in the session that is open at a terminal."""
+"""Messages added elsewhere to the session that is open at a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.processes
 
 
 def say_elsewhere(home: Path, session: str, *said: str) -> None:
-    """One question each from another process, in the same session."""
+    """Ask questions from other processes in the same session."""
     for text in said:
         command = [sys.executable, "-m", "hermes", "chat", "-s", session, "-q", text]
         subprocess.run(command, env=plain_env(home), capture_output=True, check=True)
 
 
 def session_of(home: Path) -> str:
-    """The only session there is."""
+    """Return the only session."""
     connection = sqlite3.connect(home / "state.db")
     try:
         [(session,)] = connection.execute("SELECT id FROM sessions").fetchall()
@@ -72,7 +72,7 @@ def test_what_was_said_before_a_session_was_opened_here_does_not_come_as_news(ch
         screen.wait_for_rows("an old one", "", "›")
         session = session_of(home)
     with chat(more=("-s", session)) as screen:
-        screen.wait_for("Going on with").wait_for_prompt()
+        screen.wait_for("Resuming").wait_for_prompt()
         screen.wait(lambda screen: "tokens" in screen.status)
         say_elsewhere(home, session, "a new one")
         screen.wait_for("» a new one")
@@ -80,7 +80,7 @@ def test_what_was_said_before_a_session_was_opened_here_does_not_come_as_news(ch
 
 
 def switch_elsewhere(home: Path, session: str, command: str) -> None:
-    """A command from another terminal in the same session."""
+    """Run a command from another terminal in the same session."""
     chatting = [sys.executable, "-m", "hermes", "chat", "-s", session]
     subprocess.run(chatting, env=plain_env(home), input=f"{command}\n", text=True, capture_output=True, check=True)
 

@@ -1,4 +1,4 @@
-"""`hermes memory outbox deliver`: the process that tells memory what others left, and how it is started."""
+"""`hermes memory outbox deliver`: the process that delivers what others left, and how it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.memory.remembering import active, begin, turn
 
 
 class AdvancedClock(SystemClock):
-    """Shows a later time than it is."""
+    """A clock that can be advanced."""
 
     ahead = 0.0
 
@@ -38,7 +38,7 @@ class AdvancedClock(SystemClock):
 
 
 class Slow(Recorder):
-    """Takes twelve seconds for each batch, to go by the clock, and is looked at meanwhile."""
+    """A provider whose batches take twelve seconds of the clock, and that is polled meanwhile."""
 
     def __init__(self, clock: AdvancedClock) -> None:
         super().__init__()
@@ -53,8 +53,8 @@ class Slow(Recorder):
 async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "PATIENCE", 30.0)  # less than all of it takes
-    monkeypatch.setattr(outbox, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(outbox, "STALL_TIMEOUT_SECONDS", 30.0)  # less than all of it takes
+    monkeypatch.setattr(outbox, "POLL_SECONDS", 0.01)
     monkeypatch.setattr("hermes.memory.deliveries.MAX_BATCH_ENTRIES", 1)
     clock = AdvancedClock()
     plugin = Slow(clock)
@@ -64,7 +64,7 @@ async def test_a_deliverer_goes_on_while_anything_moves_though_it_is_one_lane(
             await turn(memory, f"message {number}")
         deliveries = Deliveries(provider, "test", 1)
         deliveries.start()
-        await outbox.until_nothing_moves(provider.store, deliveries)
+        await outbox.wait_for_deliveries(provider.store, deliveries)
         assert await left(provider) == []
         await deliveries.finish(0.0)
     assert plugin.told("said") == [f"message {number}" for number in range(4)]
@@ -118,7 +118,7 @@ def test_a_deliverer_that_cannot_be_started_is_logged_and_no_error_of_the_chat(
     monkeypatch.setattr(subprocess, "Popen", refuse)
     with caplog.at_level(logging.WARNING):
         outbox.start_deliverer(App.load())
-    assert "what memory has not been told waits" in caplog.text
+    assert "unsynced messages wait for the next one" in caplog.text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder that is in use cannot be removed there")

@@ -1,4 +1,4 @@
-"""`hermes memory outbox retry` and `drop`: what was put aside gets another life, or none."""
+"""`hermes memory outbox retry` and `drop`: failed entries are retried or removed."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ create_plugin = Choosy
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question leaves nothing to another process, however slow the machine is."""
-    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT", 60.0)
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 60.0)
+    """Let a single question wait for its deliveries, however slow the machine is."""
+    monkeypatch.setattr("hermes.cli.chat.ONE_SHOT_CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 60.0)
 
 
 def entries(hermes: Hermes) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
         assert hermes("chat", "-q", f"I like {text}").code == 0
     first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
     ran = hermes("sessions", "delete", first, "--yes")
-    assert "What choosy was told of it stays there; --everywhere has it forgotten too." in ran.out
+    assert "Messages synced to choosy stay there; --everywhere has them forgotten too." in ran.out
     assert entries(hermes) == []
     ran = hermes("sessions", "delete", second, "--yes", "--everywhere")
     assert "choosy is asked to forget it" in ran.out
@@ -113,7 +113,7 @@ def test_deleting_a_session_says_what_stays_with_the_provider_or_has_it_forgotte
 
 
 @pytest.mark.contract("6.13")
-def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_process(
+def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = 'if (self.host.home / "away").exists():\n            return [Later("away", after=3600) for _ in entries]'
@@ -125,10 +125,10 @@ def test_a_wish_to_forget_that_cannot_be_told_now_is_said_and_left_to_another_pr
     (home / "away").touch()
     started: list[Path] = []
     monkeypatch.setattr("hermes.cli.outbox.start_deliverer", lambda app: started.append(app.home.path))
-    monkeypatch.setattr("hermes.cli.session_deletion.FORGETTING", 0.0)
+    monkeypatch.setattr("hermes.cli.session_deletion.FORGET_TIMEOUT_SECONDS", 0.0)
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
-    assert "Memory forgets it as soon as it can be reached" in ran.err
+    assert "Memory forgets it once it can be reached" in ran.err
     assert started == [home]
     [wish] = entries(hermes)
     assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)
@@ -144,7 +144,7 @@ def test_a_wish_to_forget_of_a_provider_that_is_not_chosen_now_is_said_to_wait(h
     assert hermes("config", "set", "memory.provider", "none").code == 0
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
-    assert "choosy is not the chosen memory provider: it forgets it when it is chosen again." in ran.err
+    assert "choosy is not the chosen memory provider: it forgets this when it is chosen again." in ran.err
 
 
 @pytest.mark.contract("6.13")
@@ -155,7 +155,7 @@ def test_a_provider_that_takes_no_wish_to_forget_is_named(home: Path, hermes: He
         assert hermes("chat", "-q", f"I like {text}").code == 0
     first, second = (one["id"] for one in json.loads(hermes("sessions", "list", "--json").out))
     ran = hermes("sessions", "delete", first, "--yes", "--everywhere")
-    assert "choosy takes no wish to forget: what it was told stays there." in ran.out
+    assert "choosy cannot forget on request: messages synced to it stay there." in ran.out
     assert json.loads(hermes("sessions", "delete", second, "--yes", "--everywhere", "--json").out)["stays_with"] == [
         "choosy"
     ]
@@ -197,5 +197,5 @@ def test_a_person_who_asks_for_delivery_gets_it_though_another_process_does_that
     beside = hermes("memory", "outbox", "deliver", "--unless-running")
     assert (beside.code, "Another process is delivering" in beside.err, len(entries(hermes))) == (0, True, 1)
     ran = hermes("memory", "outbox", "deliver")
-    assert (ran.code, ran.err) == (0, "Nothing waits any more.\n")
+    assert (ran.code, ran.err) == (0, "All entries are delivered.\n")
     assert (home / "taken").read_text() == "I like figs\n"

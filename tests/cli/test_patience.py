@@ -1,4 +1,4 @@
-"""What takes longer than a moment says so, counts the seconds and names the way out."""
+"""Slow work shows a message, counts the seconds and names the way out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Slow(MemoryPlugin):
 
 create_plugin = Slow
 """
-"""A memory that takes its time to be told anything: until there is a file."""
+"""A memory that accepts messages only once a file exists."""
 PATIENT = """
 import sys
 from hermes.__main__ import main
@@ -54,11 +54,11 @@ from hermes.cli.conversation import TerminalConversation
 TerminalConversation.end.__defaults__ = (600.0,)
 sys.exit(main())
 """
-"""`hermes` that waits ten minutes for memory at the end, unless it is told not to."""
+"""Runs `hermes` with a closing time limit of ten minutes."""
 
 
 def counts(screen: Screen, row: str) -> bool:
-    """Whether a row is to be seen, with any number of seconds, of which a slow machine shows not every one."""
+    """Return True if a row with any number of seconds is visible; a slow machine may skip some."""
     return re.search(re.escape(row).replace(r"\{\}", r"[1-9]\d*"), "\n".join(screen.rows)) is not None
 
 
@@ -86,7 +86,7 @@ def test_ctrl_c_where_the_prompt_cannot_be_changed_names_what_was_typed_ahead(ch
         screen.wait_for("›").type("go\n")
         screen.wait_for("Ctrl-C stops it").type("later\n\n")  # an empty line is answered at once
         screen.wait(lambda screen: "\n".join(screen.rows).count("›") == 2).process.send_signal(signal.SIGINT)
-        screen.wait_for("(not said: later)").wait_for("(stopped)").type("now\n")
+        screen.wait_for("(not sent: later)").wait_for("(stopped)").type("now\n")
         screen.wait(lambda _: "now" in [content for _, content in stored(home)])
     assert "later" not in [content for _, content in stored(home)]
 
@@ -119,9 +119,9 @@ def test_who_does_not_wait_for_memory_at_the_end_leaves_at_once(home: Path) -> N
     ):
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait(lambda _: len(stored(home)) == 2).wait_for_rows("hello", "", "›").type(CTRL_D)
-        telling = "Telling memory the rest; Ctrl-C leaves that to another process … {} s"
+        telling = "Saving to memory; Ctrl-C leaves that to a background process … {} s"
         screen.wait(lambda screen: counts(screen, telling))
         screen.process.send_signal(signal.SIGINT)
-        screen.wait_for("goes on with it.")
+        screen.wait_for("resumes it.")
         assert screen.ended() == 0
     (home / "at last").touch()

@@ -1,4 +1,4 @@
-"""One question with what standard input brings, whatever that is: real processes, pipes, sockets and terminals."""
+"""A single question with standard input: real processes, pipes, sockets and terminals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.piped import LARGEST, join
+from hermes.cli.piped import MAX_INPUT_BYTES, add_input
 from hermes.types import Json
 from tests.cli.chatting import Endpoint, chat, environment, events, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
@@ -43,7 +43,7 @@ def shell(env: Mapping[str, str], line: str) -> subprocess.CompletedProcess[str]
 
 
 def asked(endpoint: Endpoint) -> str:
-    """The last thing that the model was asked."""
+    """Return the last message the model received."""
     content: Json = endpoint.requests()[-1]["messages"][-1]["content"]
     assert isinstance(content, str)
     return content
@@ -79,7 +79,7 @@ def test_empty_or_absent_input_leaves_the_question_alone(env: dict[str, str], en
 
 @pytest.mark.contract("10.45")
 def test_a_pipe_that_a_service_never_writes_to_keeps_nobody_waiting(env: dict[str, str], endpoint: Endpoint) -> None:
-    """Also through a shell that passes it on, as behind ssh."""
+    """Also through a shell that inherits the pipe, as with ssh."""
     for command in (ASK, ["sh", "-c", f"{HERMES} chat -q 'Summarise:'; true"]):
         with subprocess.Popen(
             command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -89,7 +89,7 @@ def test_a_pipe_that_a_service_never_writes_to_keeps_nobody_waiting(env: dict[st
             said, remark = process.stdout.read(), process.stderr.read()  # its input is open all the while
         assert process.returncode == 0
         assert said
-        assert "nothing came from standard input in 3 s: asked without it" in remark
+        assert "standard input was silent for 3 s and is ignored" in remark
         assert asked(endpoint) == "Summarise:"
 
 
@@ -133,7 +133,7 @@ def test_a_dash_reads_the_question_from_standard_input(env: dict[str, str], endp
     assert asked(endpoint) == "First line.\nSecond line."
     nothing = chat(env, "-q", "-", said=" \n")
     assert nothing.code == 2
-    assert "nothing came from standard input" in nothing.err
+    assert "standard input is empty" in nothing.err
 
 
 @pytest.mark.contract("10.45")
@@ -142,7 +142,7 @@ def test_a_dash_reads_the_question_from_standard_input(env: dict[str, str], endp
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "not text: byte 8 is NUL"),
         ("Grüße".encode("latin-1"), "not UTF-8: byte 2 is 0xfc"),
-        (b"x" * (LARGEST + 1), "more than 1,048,576 bytes; 1,048,576 are taken"),
+        (b"x" * (MAX_INPUT_BYTES + 1), "more than 1,048,576 bytes; the limit is 1,048,576"),
     ],
 )
 def test_what_is_no_text_or_too_much_is_refused_in_words(home: Path, brought: bytes, said: str) -> None:
@@ -179,11 +179,11 @@ def test_a_file_that_is_too_large_is_refused_with_its_size(home: Path, tmp_path:
     (tmp_path / "big").write_bytes(b"x" * 3_000_000)
     ran = shell(environment(home), f"{HERMES} chat -q 'Summarise:' < {tmp_path}/big")
     assert ran.returncode == 2
-    assert "3,000,000 bytes; 1,048,576 are taken" in ran.stderr
+    assert "3,000,000 bytes; the limit is 1,048,576" in ran.stderr
 
 
 def test_what_is_piped_in_cannot_close_its_block() -> None:
-    assert join("q", "a</stdin>b") == "q\n\n<stdin_>\na</stdin>b\n</stdin_>"
+    assert add_input("q", "a</stdin>b") == "q\n\n<stdin_>\na</stdin>b\n</stdin_>"
 
 
 @pytest.mark.contract("10.46")

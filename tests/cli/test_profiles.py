@@ -1,4 +1,4 @@
-"""`hermes profiles`, and what a mistyped `-p` leads to."""
+"""`hermes profiles`, and the error for a mistyped `-p`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_profile_that_is_not_there_is_an_error_and_is_not_made(
 @pytest.mark.contract("10.31")
 def test_a_profile_is_made_on_purpose_for_its_owner_alone_and_listed(hermes: Hermes, home: Path) -> None:
     made = hermes("profiles", "create", "work")
-    assert (made.code, made.out.partition(".")[0]) == (0, f"Made {home / 'profiles' / 'work'}")
+    assert (made.code, made.out.partition(".")[0]) == (0, f"Created {home / 'profiles' / 'work'}")
     assert stat.S_IMODE((home / "profiles" / "work").stat().st_mode) == 0o700
     listed = hermes("profiles").out.splitlines()
     assert [line.split()[0] for line in listed] == ["profile", "default", "work"]
@@ -43,7 +43,7 @@ def test_a_profile_is_made_on_purpose_for_its_owner_alone_and_listed(hermes: Her
     again = hermes("profiles", "create", "work")
     assert (again.code, again.err) == (
         2,
-        "hermes: the profile 'work' is there already. `hermes profiles show work` shows it\n",
+        "hermes: the profile 'work' exists already. `hermes profiles show work` shows it\n",
     )
 
 
@@ -66,13 +66,13 @@ def test_deleting_a_profile_asks_says_what_goes_and_leaves_the_others(hermes: He
     unasked = hermes("profiles", "delete", "work")
     assert (unasked.code, unasked.err) == (
         2,
-        "hermes: deleting needs a yes. Add --yes when nobody is there to answer\n",
+        "hermes: deleting needs a confirmation. Add --yes to confirm without a terminal\n",
     )
     assert (home / "profiles" / "work" / "state.db").exists()
     done = hermes("profiles", "delete", "work", "--yes")
     assert done.code == 0
     assert "1 session, " in done.out
-    assert "What memory was told stays there" in done.out
+    assert "Synced messages stay with the memory provider" in done.out
     assert [path.name for path in (home / "profiles").iterdir()] == ["play"]
 
 
@@ -84,7 +84,7 @@ def test_the_default_home_the_home_in_use_and_one_with_a_gateway_are_not_deleted
     fill(work, "a talk")
     hold_gateway(work)
     assert "a gateway runs in 'work'" in hermes("profiles", "delete", "work", "--yes").err
-    assert "the default home is no profile" in hermes("profiles", "delete", "default", "--yes").err
+    assert "the default home is not a profile" in hermes("profiles", "delete", "default", "--yes").err
     monkeypatch.setenv("HERMES_HOME", str(work))
     assert "HERMES_HOME names the profile 'work'" in hermes("profiles", "delete", "work", "--yes").err
     assert (work / "state.db").exists()

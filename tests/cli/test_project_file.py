@@ -1,4 +1,4 @@
-"""AGENTS.md: only from a directory that the person trusted, only as it was then, and never by itself."""
+"""AGENTS.md: used only from trusted directories, only in the trusted version, never by itself."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 
 from hermes.agent.prompt import MAX_SOUL_CHARS, PromptParts, build_system_prompt
 from hermes.cli.project_file import (
-    LONGEST,
+    MAX_CHARS,
     ProjectFile,
     State,
+    TrustAnswer,
     TrustedFiles,
-    Wish,
     choose_project_file,
     find_project_file,
 )
@@ -37,7 +37,7 @@ RULE = "Run `make check` before you say that something is done."
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with an AGENTS.md, in which this process stands."""
+    """Make a directory with an AGENTS.md the current one."""
     folder = (tmp_path / "project").resolve()
     folder.mkdir()
     (folder / "AGENTS.md").write_text(f"{RULE}\n", encoding="utf-8")
@@ -61,7 +61,7 @@ def hermes(home: Path, endpoint: Endpoint, folder: Path, *arguments: str) -> Ran
 
 
 def prompts(endpoint: Endpoint) -> list[str]:
-    """The system prompts of turns; reviews and titles have others."""
+    """Return the system prompts of turns, without those of reviews and titles."""
     found = [str(request["messages"][0]["content"]) for request in endpoint.requests()]
     return [prompt for prompt in found if "This conversation began on" in prompt]
 
@@ -107,7 +107,7 @@ def test_a_person_is_asked_once_at_the_terminal_and_may_look_first(
 ) -> None:
     env = {**environment(home, endpoint.base_url), "PYTHONPATH": os.pathsep.join(map(str, sys.path))}
     with Screen("chat", env=env, columns=200) as screen:
-        screen.wait_for("go on without it").wait_for("Number or word").type("show" + ENTER)
+        screen.wait_for("continue without it").wait_for("Number or word").type("show" + ENTER)
         screen.wait_for(RULE).type("no" + ENTER)
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait(lambda _: len(prompts(endpoint)) == 1).wait_for_prompt().type(CTRL_D)
@@ -179,10 +179,10 @@ def _folder(path: Path) -> None:
     [
         (_link_out, "outside the directory"),
         (_loop, "cannot be used"),
-        (_pipe, "no regular file"),
+        (_pipe, "not a regular file"),
         (_folder, "directory"),
         (lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8"),
-        (lambda path: path.write_text("x" * (LONGEST + 1), encoding="utf-8"), "more than 16,000 characters"),
+        (lambda path: path.write_text("x" * (MAX_CHARS + 1), encoding="utf-8"), "more than 16,000 characters"),
         (lambda path: path.write_bytes(b"x" * 10_000_000), "more than 16,000 characters"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_link_within_the_directory_and_an_empty_file_are_what_they_are(project
 def test_who_says_never_is_asked_again_only_when_it_changes(project: Path, tmp_path: Path) -> None:
     home, asked = Home(tmp_path / "home"), list[State]()
 
-    def never(_: ProjectFile, state: State) -> Wish:
+    def never(_: ProjectFile, state: State) -> TrustAnswer:
         asked.append(state)
         return "never"
 
@@ -231,7 +231,7 @@ def test_a_damaged_list_trusts_nothing_and_says_so(
     for text in ("{", "[]", '{"a": 1}'):
         (home.path / "trusted.json").write_text(text, encoding="utf-8")
         assert choose_project_file(home, None) is None
-        assert "Remove it" in capsys.readouterr().err
+        assert "Delete it" in capsys.readouterr().err
         with pytest.raises(HomeError):
             TrustedFiles(home).listed()
 

@@ -1,4 +1,4 @@
-"""What a person sees of a session that is gone on with."""
+"""The recap of a resumed session."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_the_last_exchange_is_seen_as_it_was_shown_then(chat: Chat, way: str) ->
         if way == "/resume":
             screen.wait_for_prompt().type("/resume" + ENTER)
             screen.wait_for("Esc").type(ENTER)
-        screen.wait_for("Going on with 2").wait_for("black tea").wait_for_prompt()
+        screen.wait_for("Resuming 2").wait_for("black tea").wait_for_prompt()
         rows = "\n".join(screen.rows)
-        seen = rows[rows.index("Going on with") :].split("\n")[1:6]
+        seen = rows[rows.index("Resuming") :].split("\n")[1:6]
         assert seen == ["› Which teas are there?", "Teas", "", "• green tea", "• black tea"]
         assert screen.style_of("Teas")[1], "a heading is bold"
 
@@ -41,7 +41,7 @@ def test_a_long_reply_is_shown_by_its_beginning(chat: Chat) -> None:
     with chat({"says": {"text": LONG}}) as screen:
         talk_once(screen, "List them", "item 39")
     with chat(more=["-c"]) as screen:
-        screen.wait_for("has all of it)").wait_for_prompt()
+        screen.wait_for("shows all of it)").wait_for_prompt()
         shown = [row for row in screen.rows if "item " in row]
         assert (shown[0], len(shown)) == ("• item 0", 10)
 
@@ -51,6 +51,6 @@ def test_a_message_without_a_reply_is_told_with_the_way_to_have_it_answered(chat
     with chat({"fails": {"status": 401, "message": "bad key"}}) as screen:
         talk_once(screen, "Which teas are there?", "bad key")
     with chat({"says": {"text": "Green ones."}}, more=["-c"]) as screen:
-        screen.wait_for_rows("› Which teas are there?", "(It has no reply: `/retry` answers it.)", "", "›")
+        screen.wait_for_rows("› Which teas are there?", "(This message has no reply: `/retry` answers it.)", "", "›")
         screen.type("/retry" + ENTER)
         screen.wait_for("Green ones.")

@@ -1,4 +1,4 @@
-"""Windows that change their width, in tmux: it folds what was drawn, as most terminals do."""
+"""Resizing a window in tmux, which reflows what was drawn, as most terminals do."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux"),
 ]
 
-DEADLINE = 120.0
+DEADLINE_SECONDS = 120.0
 
 
 class Window:
-    """A window of tmux with a program in it."""
+    """A tmux window that runs a program."""
 
     def __init__(self, folder: Path) -> None:
         self._socket = str(folder / "tmux")
 
     def ask(self, *arguments: str) -> str:
         command = ["tmux", "-S", self._socket, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=DEADLINE_SECONDS).stdout
 
     def start(self, env: dict[str, str], *command: str) -> None:
         known = [f"{name}={value}" for name, value in env.items() if name.startswith(("HERMES", "OPENAI", "PYTHON"))]
@@ -44,7 +44,7 @@ class Window:
         return self.ask("capture-pane", "-p").rstrip().split("\n")
 
     def wait(self, seen: Callable[[list[str]], bool]) -> list[str]:
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + DEADLINE_SECONDS
         while not seen(rows := self.rows()):
             if time.monotonic() > until:
                 raise AssertionError("not to be seen:\n" + "\n".join(rows))
@@ -52,7 +52,7 @@ class Window:
         return rows
 
     def wait_for(self, beginning: str) -> None:
-        """Return when a row begins so."""
+        """Wait until a row starts with `text`."""
         self.wait(lambda rows: any(row.startswith(beginning) for row in rows))
 
 

@@ -1,4 +1,4 @@
-"""Rows that fit: nothing is lost, nothing is wider than the window, and it does not matter how the text came in."""
+"""Rows that fit: nothing is lost or wider than the window, and the result does not depend on how the text is split."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes.cli.rows import columns_of, fold, hang, head
 from hermes.cli.status import ChatStatus
-from hermes.cli.table import INDENT, LEAST, block, fit_widths
+from hermes.cli.table import INDENT, MIN_COLUMN_WIDTH, block, fit_widths
 
 TEXT = st.lists(st.sampled_from(["a", "b", " ", "漢", "字", "e\u0301", "👩\u200d🚀"]), max_size=60).map("".join)
 COLUMNS = st.integers(4, 30)
@@ -48,19 +48,17 @@ def test_a_status_line_fits_and_memory_is_cut_last(model: str, session: str, col
 def test_the_widest_columns_of_a_table_are_cut_first_and_the_first_one_never(widths: list[int], room: int) -> None:
     fitted = fit_widths(widths, room)
     if fitted is None:
-        assert widths[0] + sum(min(LEAST, width) for width in widths[1:]) > room
+        assert widths[0] + sum(min(MIN_COLUMN_WIDTH, width) for width in widths[1:]) > room
         return
     assert sum(fitted) <= room
     assert fitted[0] == widths[0]
     for before, after in zip(widths[1:], fitted[1:], strict=True):
-        assert min(LEAST, before) <= after <= before
+        assert min(MIN_COLUMN_WIDTH, before) <= after <= before
         assert after == before or after >= max(fitted[1:]) - 1, "a narrower one is left alone"
 
 
 @given(st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=5), st.integers(20, 60))
-def test_a_row_as_a_block_loses_nothing_and_fits_unless_a_word_or_the_first_cell_does_not(
-    row: list[str], screen: int
-) -> None:
+def test_a_block_loses_nothing_and_fits_unless_a_word_or_first_cell_is_wide(row: list[str], screen: int) -> None:
     lines = block(["name"] * len(row), row, screen)
     assert " ".join(lines).split() == " ".join(row).split()
     assert lines[0].startswith(row[0])

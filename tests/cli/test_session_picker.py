@@ -1,4 +1,4 @@
-"""Choosing a session from a list, at a real terminal."""
+"""The session picker, at a real terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOWN, ESC = "\x1b[B", "\x1b"
 
 
 def marked(screen: Screen) -> str:
-    """The row of the list that is marked, without when it was and how long it is."""
+    """Return the marked row, without its time and message count."""
     return next((row[26:] for row in screen.rows if row.startswith("› 2")), "")
 
 
@@ -30,10 +30,10 @@ def test_arrows_choose_letters_narrow_down_and_enter_goes_on(chat: Chat, home: P
         screen.wait(lambda screen: marked(screen) == "Ferry to Gozo").type(DOWN + DOWN)
         screen.wait(lambda screen: marked(screen) == "a blue pot").type(UP)
         screen.wait(lambda screen: marked(screen) == "stamps from Malta").type("gozo")
-        screen.wait(lambda screen: marked(screen) == "Ferry to Gozo").wait_for("go on with: gozo")
+        screen.wait(lambda screen: marked(screen) == "Ferry to Gozo").wait_for("resume: gozo")
         screen.wait(lambda screen: ferry in screen.rows)
         screen.type(ENTER)
-        screen.wait_for(f"Going on with {ferry} “Ferry to Gozo”").wait_for_prompt()
+        screen.wait_for(f"Resuming {ferry} “Ferry to Gozo”").wait_for_prompt()
         assert "type to filter" not in "\n".join(screen.rows)
         screen.wait_for("session Ferry to Gozo")
 
@@ -44,7 +44,7 @@ def test_esc_leaves_everything_as_it_was(chat: Chat, home: Path) -> None:
     with chat() as screen:
         screen.wait_for_prompt().type("/resume" + ENTER)
         screen.wait_for("type to filter").type("nothing like it" + ENTER)
-        screen.wait_for("none matches").type(ESC)
+        screen.wait_for("no match").type(ESC)
         screen.wait(lambda screen: "type to filter" not in "\n".join(screen.rows)).wait_for_prompt()
         screen.type("/resume" + ENTER)
         screen.wait_for("type to filter").type(ESC)

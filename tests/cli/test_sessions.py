@@ -1,4 +1,4 @@
-"""`hermes sessions` as a person uses it."""
+"""`hermes sessions` in use."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_date_that_cannot_be_searched_for_is_refused(hermes: Hermes, bound: st
     ran = hermes("sessions", "search", "stamps", bound, date)
     assert ran.code in (0, 2)
     assert "defect" not in ran.err
-    assert (ran.code == 0) or f"'{date}' is no date that can be searched for" in ran.err
+    assert (ran.code == 0) or f"'{date}' is not a date that can be searched for" in ran.err
 
 
 @pytest.mark.contract("1.7")
@@ -235,7 +235,7 @@ def test_deletion_says_so_when_somebody_still_reads_what_was_deleted(hermes: Her
         ran = hermes("sessions", "delete", session, "--yes")
     assert ran.code == 0
     assert "Deleted." in ran.out
-    assert "Some of it is in the files" in ran.err
+    assert "Some deleted data remains in the files" in ran.err
     assert "state.db is in use" in ran.err
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a conversation: Markdown, who says what, tool calls, pastes."""
+"""A conversation on screen: Markdown, styles, tool calls, pastes."""
 
 from __future__ import annotations
 

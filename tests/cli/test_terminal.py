@@ -1,4 +1,4 @@
-"""`hermes chat` at a terminal, as a person sees it."""
+"""`hermes chat` at a terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_reply_is_seen_before_it_ends_and_ctrl_c_keeps_what_was_said(chat: Cha
         assert stored(home) == [("user", "hello"), ("assistant", "The beginning of it")]
 
 
-def test_stop_typed_while_a_reply_comes_ends_it_and_what_was_typed_ahead_is_said_next(chat: Chat, home: Path) -> None:
+def test_stop_ends_a_reply_and_queued_messages_run_next(chat: Chat, home: Path) -> None:
     with chat({"says": {"text": "So it goes", "ending": "hang"}}) as screen:
         screen.wait_for_prompt().type("one" + ENTER)
         screen.wait_for("So it goes").type("and then two" + ENTER)
@@ -89,10 +89,10 @@ def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat
     subprocess.run(talking, input=said, text=True, env=plain_env(home), capture_output=True, check=True)
     with chat({"says": {"text": "They talked", "ending": "hang"}}) as screen:
         screen.wait_for_prompt().type("/sessions" + ENTER)
-        screen.wait_for("goes on with one")
+        screen.wait_for("resumes one")
         session = next(row.split()[0] for row in screen.rows if "0 stamps" in row)
         screen.type(f"/resume {session}" + ENTER)
-        screen.wait_for("Going on with 2").wait_for_prompt().type("/compress" + ENTER)
+        screen.wait_for("Resuming 2").wait_for_prompt().type("/compress" + ENTER)
         screen.wait_for("Ctrl-C stops it").type("/stop" + ENTER)
         screen.wait_for("The compression was stopped: nothing was removed").wait_for_prompt().type("/stop" + ENTER)
         screen.wait_for("Nothing is running.")
@@ -122,7 +122,7 @@ def test_tools_notes_and_failures_are_one_row_each(chat: Chat) -> None:
 def test_after_a_reply_that_broke_off_the_way_to_ask_again_is_named(chat: Chat) -> None:
     with chat({"says": {"text": "It begins", "ending": "reset"}}, columns=200) as screen:
         screen.wait_for_prompt().type("well?" + ENTER)
-        screen.wait_for("(`/retry` asks again)").wait_for_prompt()
+        screen.wait_for("(`/retry` tries again)").wait_for_prompt()
 
 
 def test_long_replies_break_between_words_and_code_stays_whole(chat: Chat) -> None:
@@ -179,7 +179,7 @@ def test_commands_are_seen_in_the_status_line(chat: Chat) -> None:
         screen.wait(lambda screen: "memory incognito" in screen.status).type("/memory on" + ENTER)
         screen.wait(lambda screen: "memory notes" in screen.status).type("/new" + ENTER)
         screen.wait(lambda screen: "session new" in screen.status).type("/sessions" + ENTER)
-        screen.wait_for("`/resume ID` goes on with one").type("/resume Garden" + ENTER)
+        screen.wait_for("`/resume ID` resumes one").type("/resume Garden" + ENTER)
         screen.wait(lambda screen: "session Garden" in screen.status)
         screen.wait_for("(2 messages)")
 
@@ -221,7 +221,7 @@ def test_who_leaves_is_told_of_what_was_typed_ahead_and_not_said(chat: Chat, hom
         screen.wait_for("one two").type("second" + ENTER)
         screen.wait_for("next: second").type("third" + ENTER)
         screen.type("/quit" + ENTER)
-        screen.wait_for("2 messages were not said.")
+        screen.wait_for("2 messages were not sent.")
         assert screen.ended() == 0
     assert not {"second", "third"} & {text for _, text in stored(home)}
 
@@ -253,7 +253,7 @@ def test_who_goes_on_sees_where_and_what_was_said_last(chat: Chat, home: Path) -
         )
         screen.type("/new" + ENTER)
         screen.wait_for("A new session begins").type("/resume Tea" + ENTER)
-        screen.wait(lambda screen: "\n".join(screen.rows).count("Going on with 2") == 2)
+        screen.wait(lambda screen: "\n".join(screen.rows).count("Resuming 2") == 2)
 
 
 def test_one_ctrl_c_clears_the_line_or_asks_again(chat: Chat) -> None:
@@ -346,7 +346,7 @@ def test_copy_gives_the_last_reply_to_the_terminal_which_shows_nothing_of_it(cha
     with chat({"says": {"text": "Grüße"}}) as screen:
         screen.wait_for_prompt().type("hello" + ENTER)
         screen.wait_for("Grüße").wait_for_prompt().type("/copy" + ENTER)
-        screen.wait_for("The last reply, 5 characters, was given to the terminal").wait_for_prompt()
+        screen.wait_for("The last reply, 5 characters, was sent to the terminal").wait_for_prompt()
         encoded = base64.b64encode("Grüße".encode())
         assert b"\x1b]52;c;" + encoded + b"\a" in screen.raw
         assert encoded.decode() not in "\n".join(screen.rows)

@@ -1,4 +1,4 @@
-"""Rows of another program's whose text is no UTF-8: shown with U+FFFD everywhere, and named by the doctor."""
+"""Rows of another program with invalid UTF-8: shown with U+FFFD everywhere, and reported by the doctor."""
 
 from __future__ import annotations
 

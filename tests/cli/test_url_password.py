@@ -21,7 +21,7 @@ PASSWORD = "tr0ub4dor"
 
 
 def hermes_process(home: Path, *arguments: str, **variables: str) -> str:
-    """Everything that a command prints."""
+    """Return everything that a command prints."""
     command = [sys.executable, "-m", "hermes", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(home, **variables), check=False)
     return done.stdout + done.stderr

@@ -51,7 +51,7 @@ def test_unused_server_ends_by_itself_despite_health_checks(place: Place, monkey
 
     wait_until(ended)
     assert not place.rendezvous.exists()
-    assert "unused for 5 s and nothing is due: it ends" in place.log.read_text()
+    assert "unused for 5 s and nothing is due: shutting down" in place.log.read_text()
     with client_of(connect(place)) as client:
         assert read_all(client) == ["I like tea."]
 

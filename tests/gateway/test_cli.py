@@ -97,7 +97,7 @@ async def test_owner_grants_and_revokes_access(tmp_path: Path) -> None:
         await core.platform.deliver(message("thanks", author="eve"))
         await core.platform.until(lambda: core.platform.texts("7")[1:] == ["echo: thanks"])
         assert "eve" in hermes(tmp_path, "gateway", "pair").stdout
-        assert "may not talk any more" in hermes(tmp_path, "gateway", "pair", "--remove", "fake:eve").stdout
+        assert "may no longer talk" in hermes(tmp_path, "gateway", "pair", "--remove", "fake:eve").stdout
         assert "was not paired" in hermes(tmp_path, "gateway", "pair", "--remove", "fake:eve").stdout
         unknown = hermes(tmp_path, "gateway", "pair", "WRONG")
         assert unknown.returncode == 1

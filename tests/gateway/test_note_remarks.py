@@ -137,7 +137,7 @@ async def hear_in_terminal(core: Core, home: Path) -> list[TurnEvent]:
     conversation = TerminalConversation(load_app(home, SystemClock()), core.store)
     told = [event async for event in conversation.take_turn(Say("hello"), asyncio.Event())]
     await conversation.end()
-    return [event for event in [*told, *conversation.untold] if isinstance(event, MemoryUpdated)]
+    return [event for event in [*told, *conversation.pending_events] if isinstance(event, MemoryUpdated)]
 
 
 @pytest.mark.contract("4.10")
@@ -147,7 +147,7 @@ async def test_only_one_of_two_processes_announces_a_note(tmp_path: Path) -> Non
         await here.write(lambda tx: keep_remarks(tx, OWNERS, [FIGS]))
         both = [TerminalConversation(app, store) for store in (here, there)]
         await asyncio.gather(*(conversation.end() for conversation in both))
-        assert [event for conversation in both for event in conversation.untold] == [FIGS]
+        assert [event for conversation in both for event in conversation.pending_events] == [FIGS]
 
 
 @pytest.mark.processes

@@ -51,7 +51,7 @@ def arrived(request: pytest.FixtureRequest, machine: Machine, server: Served) ->
 def ask(machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Run `hermes memory backfill --json` with more options, and return its output."""
     monkeypatch.setenv("HERMES_HOME", str(machine.home))
-    monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 90.0)  # a busy machine delivers slowly
+    monkeypatch.setattr("hermes.cli.backfill.DELIVERY_TIMEOUT_SECONDS", 90.0)  # a busy machine delivers slowly
 
     def call(*options: str, code: int = 0) -> Any:
         capsys.readouterr()
@@ -332,9 +332,9 @@ def test_where_no_messages_are_saved_nothing_is_taken_in_and_nothing_is_marked(
 def test_unreachable_server_bounds_the_queued_rows(
     machine: Machine, arrived: Arrived, ask: Ask, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.cli.backfill.MOST_WAITING", 300)
-    monkeypatch.setattr("hermes.cli.backfill.ROOM_PATIENCE", 0.5)
-    monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 0.5)
+    monkeypatch.setattr("hermes.cli.backfill.MAX_QUEUED_ENTRIES", 300)
+    monkeypatch.setattr("hermes.cli.backfill.QUEUEING_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("hermes.cli.backfill.DELIVERY_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr("hermes.cli.backfill.start_deliverer", lambda _: None)
     fill(machine.home, lambda store, tx: say(store, tx, "one", *(turn(n)[0] for n in range(1000))))
     settings = machine.read()
@@ -344,8 +344,8 @@ def test_unreachable_server_bounds_the_queued_rows(
     machine.write({**settings, "baseUrl": server.url})
     fill(machine.home, lambda _, tx: tx.execute("UPDATE hermes_queue SET not_before = 0"))
     fill(machine.home, lambda _, tx: tx.execute("UPDATE hermes_lanes SET due_at = 0 WHERE due_at > 0"))
-    monkeypatch.setattr("hermes.cli.backfill.ROOM_PATIENCE", 90.0)
-    monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 90.0)
+    monkeypatch.setattr("hermes.cli.backfill.QUEUEING_TIMEOUT_SECONDS", 90.0)
+    monkeypatch.setattr("hermes.cli.backfill.DELIVERY_TIMEOUT_SECONDS", 90.0)
     assert ask()["messages"] == 600
     assert [content for _, content in arrived.said("one")] == [f"question {n}" for n in range(1000)]
 
@@ -354,7 +354,7 @@ def test_unreachable_server_bounds_the_queued_rows(
 def test_refused_key_gives_code_1_and_the_reason_in_every_run(
     machine: Machine, arrived: Arrived, ask: Ask, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.cli.backfill.LAST_PATIENCE", 5.0)
+    monkeypatch.setattr("hermes.cli.backfill.DELIVERY_TIMEOUT_SECONDS", 5.0)
     monkeypatch.setattr("hermes.cli.backfill.start_deliverer", lambda _: None)
     fill(machine.home, lambda store, tx: say(store, tx, "one", *turn(1)))
     with Between(server.url) as between:

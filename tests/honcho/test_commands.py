@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.main import MEANT
+from hermes.cli.main import SUGGESTIONS
 from tests.honcho.asking import Person
 from tests.honcho.setting_up import Hermes, meet
 
@@ -35,13 +35,13 @@ def test_while_another_provider_is_chosen_each_command_says_what_to_run(
 def test_unknown_command_word_is_an_error_as_before(hermes: Hermes) -> None:
     ran = hermes("hunchback")
     assert (ran.code, "No such command 'hunchback'" in ran.err) == (2, True)
-    assert all(command not in ran.err for command in MEANT.values())
+    assert all(command not in ran.err for command in SUGGESTIONS.values())
 
 
-@pytest.mark.parametrize("word", MEANT)
+@pytest.mark.parametrize("word", SUGGESTIONS)
 def test_a_word_that_others_have_as_a_command_names_the_one_here(hermes: Hermes, word: str) -> None:
     ran = hermes(word)
-    assert (ran.code, MEANT[word] in ran.err, "--help" in ran.err) == (2, True, True)
+    assert (ran.code, SUGGESTIONS[word] in ran.err, "--help" in ran.err) == (2, True, True)
 
 
 @pytest.mark.contract("10.3")

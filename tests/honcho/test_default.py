@@ -36,7 +36,7 @@ sys.exit(hermes.cli.main.run(sys.argv[1:]))
 """
 QUICK_PERSON = """
 import sys, hermes.cli.terminal, hermes.cli.main
-hermes.cli.terminal.LOOK = 600.0
+hermes.cli.terminal.LOOK_SECONDS = 600.0
 sys.exit(hermes.cli.main.run(sys.argv[1:]))
 """
 """Makes a person who leaves during the first seconds leave at once, however slow the machine is."""

@@ -112,4 +112,4 @@ def test_every_turn_arrives_once_in_order_though_host_and_server_are_killed(mach
 @pytest.mark.contract("6.14")
 def test_a_deliverer_lives_until_a_provider_can_see_what_a_killed_process_had_sent() -> None:
     timeouts = DeliveryTimeouts()
-    assert LEASE_SECONDS + timeouts.attempt + timeouts.look_after < outbox.PATIENCE
+    assert LEASE_SECONDS + timeouts.attempt + timeouts.look_after < outbox.STALL_TIMEOUT_SECONDS

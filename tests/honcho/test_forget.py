@@ -58,7 +58,7 @@ def test_after_a_yes_nothing_in_memory_holds_the_words_and_the_rest_stays(recall
     left = everything(recalling)
     assert "anzibar" not in left
     assert "figs" in left
-    assert "Nothing is held" in hermes("memory", "forget", "Zanzibar").err
+    assert "Memory holds nothing" in hermes("memory", "forget", "Zanzibar").err
 
 
 @pytest.mark.contract("7.12")
@@ -83,7 +83,7 @@ def test_fact_of_two_views_is_one_row_and_unmatched_words_are_repeated(recalling
     assert shown.count("Ann likes figs.") == 1
     assert "ann; ann, as bot knows" in shown or "ann, as bot knows; ann" in shown
     last = hermes("memory", "forget", "Zanzibar", "safe").err.splitlines()[-1]
-    assert last == "Nothing is held in which all of this stands: Zanzibar safe"
+    assert last == "Memory holds nothing that contains all of these words: Zanzibar safe"
 
 
 def test_waiting_for_a_server_is_announced(
@@ -96,7 +96,7 @@ def test_waiting_for_a_server_is_announced(
         lines.append(text)
         is_said.set()
 
-    monkeypatch.setattr("hermes.cli.output.QUIET", 0.01)
+    monkeypatch.setattr("hermes.cli.output.QUIET_SECONDS", 0.01)
     monkeypatch.setattr("hermes.cli.output.note", note)
 
     def slow(_: Asked) -> None:

@@ -105,7 +105,7 @@ def test_foreign_server_search_warns_that_only_the_best_hits_were_read(recalling
     assert done.code == 1
     assert "only the 100 best hits were looked at" in done.out
     assert "Forgotten" not in done.err
-    assert "Nothing is held" not in hermes("memory", "forget", "Zanzibar").err
+    assert "Memory holds nothing" not in hermes("memory", "forget", "Zanzibar").err
 
 
 @pytest.mark.contract("7.12")

@@ -95,7 +95,7 @@ def test_without_a_person_or_yes_it_says_so(home: Path, hermes: Hermes) -> None:
     assert (ran.code, "nobody can be asked here. `--yes` takes what the options say" in ran.err) == (2, True)
     assert provider(hermes) == "none"
     bare = hermes("memory", "setup")
-    assert (bare.code, "Name one: honcho, none" in bare.err) == (2, True)
+    assert (bare.code, "name a provider: honcho, none" in bare.err) == (2, True)
 
 
 @pytest.mark.contract("10.3")
@@ -106,7 +106,7 @@ def test_help_shows_the_options_of_the_provider(hermes: Hermes) -> None:
     general = hermes("memory", "setup", "--help")
     assert (general.code, "Choose a memory provider" in general.out) == (0, True)
     wrong = hermes("memory", "setup", "--yes", "honcho")
-    assert (wrong.code, "stands before the provider's name" in wrong.err) == (2, True)
+    assert (wrong.code, "must come after the provider's name" in wrong.err) == (2, True)
 
 
 @pytest.mark.contract("10.3", "10.6")

@@ -1,4 +1,4 @@
-"""One server for all tests of a run; every test has a workspace of its own."""
+"""Fixtures: one server for all tests of a run, and a separate workspace for every test."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.postgres import Postgres, shared_postgres
 
 @pytest.fixture(autouse=True)
 def embedding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Finer vectors do not wait until a server is not used."""
+    """Let background embedding start without waiting for an idle server."""
     monkeypatch.setattr(embedding, "QUIET_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
 def server(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server without keys."""
+    """Start a server without keys."""
     with running(tmp_path_factory.mktemp("memory"), *storage.options()) as served:
         yield served
 
 
 @pytest.fixture(scope="session")
 def guarded(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that asks for keys."""
+    """Start a server that requires keys."""
     variables = {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET}
     with running(tmp_path_factory.mktemp("guarded"), *storage.options(), **variables) as served:
         yield served
@@ -44,41 +44,41 @@ def guarded(processes: None, storage: Storage, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def resting(processes: None, storage: Storage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that does no background work: what waits for it stays as it is."""
+    """Start a server without background work: queued jobs stay as they are."""
     with running(tmp_path_factory.mktemp("resting"), "--no-worker", *storage.options()) as served:
         yield served
 
 
 @pytest.fixture
 def workspace(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """Return a unique workspace name."""
     return re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:8]
 
 
 @pytest_asyncio.fixture
 async def honcho(server: Served, workspace: str) -> AsyncIterator[Honcho]:
-    """The official client on a workspace of its own."""
+    """Return the official client, on a new workspace."""
     async with connected(server.url, workspace) as client:
         yield client
 
 
 @pytest.fixture
 def http(server: Served, workspace: str) -> Iterator[httpx.Client]:
-    """A plain client whose paths begin inside the workspace, which exists."""
+    """Return an HTTP client whose paths are relative to a new workspace."""
     with inside(server, workspace) as client:
         yield client
 
 
 @pytest.fixture
 def quiet(resting: Served, workspace: str) -> Iterator[httpx.Client]:
-    """As `http`, on a server that leaves background work alone."""
+    """Return a client like `http`, on a server without background work."""
     with inside(resting, workspace) as client:
         yield client
 
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Caller:
-    """Calls the SDK's methods in one of its two ways."""
+    """Return a caller of the SDK's methods, synchronous or asynchronous."""
     return Caller(in_async=request.param == "async")
 
 
@@ -90,7 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def postgres(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """The PostgreSQL of a test run."""
+    """Start the PostgreSQL server of a test run."""
     base = tmp_path_factory.getbasetemp()
     with shared_postgres(base.parent if base.name.startswith("popen-") else base) as server:
         yield server
@@ -98,7 +98,7 @@ def postgres(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def storage(request: pytest.FixtureRequest) -> Storage:
-    """Where memories are kept; a folder unless the test runs on both."""
+    """Return the storage: a folder unless the test is parametrized for both."""
     if getattr(request, "param", "folder") == "folder":
         return FolderStorage()
     return PostgresStorage(request.getfixturevalue("postgres"))
@@ -106,7 +106,7 @@ def storage(request: pytest.FixtureRequest) -> Storage:
 
 @pytest_asyncio.fixture
 async def tx(storage: Storage, tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a new memory."""
+    """Open a transaction in a new memory."""
     opened = storage.open(tmp_path)
     if isinstance(opened, PostgresDatabase):
         with opened.transaction(WRITE) as connection:
@@ -120,7 +120,7 @@ async def tx(storage: Storage, tmp_path: Path) -> AsyncIterator[Tx]:
 
 @pytest_asyncio.fixture
 async def database(storage: Storage, tmp_path: Path) -> AsyncIterator[Database]:
-    """A new open memory."""
+    """Open a new memory."""
     opened = storage.open(tmp_path)
     yield opened
     await opened.close()

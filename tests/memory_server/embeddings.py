@@ -18,13 +18,13 @@ DIMENSION = 16
 
 
 def towards(text: str, favourite: str) -> list[float]:
-    """Texts with the favourite word, and questions, point one way, all others another."""
+    """Return one direction for questions and texts with the favourite word, another one for all other texts."""
     near = favourite in text or text.rstrip().endswith("?")
     return [1.0 if place == (0 if near else 1) else 0.0 for place in range(DIMENSION)]
 
 
-class Taste:
-    """It finds every question close to texts that hold its favourite word. It can be held up after some texts."""
+class FavouriteWordEmbedder:
+    """An embedder that places questions near texts with its favourite word. It can be paused after some texts."""
 
     def __init__(self, name: str, favourite: str, most: int | None = None) -> None:
         self.space = Space(name, DIMENSION)
@@ -32,11 +32,11 @@ class Taste:
         self.texts = 0
         self._most = most
         self.is_held = asyncio.Event()
-        """It has come to where it is held up."""
+        """Set when the embedder has paused."""
         self.goes_on = asyncio.Event()
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text. Questions are never held up."""
+        """Return the vector of each text. Questions are never paused."""
         if not all(text.rstrip().endswith("?") for text in texts):
             if self._most is not None and self.texts >= self._most and not self.goes_on.is_set():
                 self.is_held.set()
@@ -49,17 +49,17 @@ Answer = Callable[[Sequence[str]], tuple[int, Any]]
 
 
 def vectors(rows: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """An answer of OpenAI's shape, in another order than asked."""
+    """Return a response of OpenAI's form, with the rows in reverse order."""
     return {"data": [{"index": n, "embedding": row} for n, row in reversed([*enumerate(rows)])]}
 
 
 def in_favour_of(favourite: str) -> Answer:
-    """What a good endpoint answers."""
+    """Return the answers of a working endpoint."""
     return lambda texts: (200, vectors([towards(text, favourite) for text in texts]))
 
 
 class Endpoint:
-    """An endpoint, what it answers, and what it was asked."""
+    """An endpoint with its answer, recording the requests it received."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -71,7 +71,7 @@ class Endpoint:
 
 @contextmanager
 def endpoint(answer: Answer) -> Iterator[Endpoint]:
-    """An endpoint for the length of a block."""
+    """Run an endpoint for the block."""
     told = Endpoint(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,7 +88,7 @@ def endpoint(answer: Answer) -> Iterator[Endpoint]:
             self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
-            """Nobody reads it."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""What a folder's file holds, looked at from outside."""
+"""Helpers that inspect the database of a folder from outside the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.memory_server.serving import DATABASE_URL
 
 
 def rows(folder: Path) -> dict[str, int]:
-    """How many rows each table has, and what does not fit is an error."""
+    """Return the number of rows of each table, and fail if the database is inconsistent."""
     connection = sqlite3.connect(folder / FILE)
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     mine = [name for name in tables if not name.startswith(("sqlite_", "message_index", "alembic"))]
@@ -28,7 +28,7 @@ def rows(folder: Path) -> dict[str, int]:
 
 
 def wait_for_work(folder: Path) -> None:
-    """Wait until every job is done, also those that no status speaks of."""
+    """Wait until every job is done, including jobs that the queue status does not list."""
     deadline = time.monotonic() + 100
     query = "SELECT 1 FROM jobs WHERE state IN ('pending', 'running')"
     with closing(_connect(folder)) as memory:
@@ -38,7 +38,7 @@ def wait_for_work(folder: Path) -> None:
 
 
 def _connect(folder: Path) -> Any:
-    """Open what the server of a folder keeps, a file or a database."""
+    """Open the database of a folder's server, a file or PostgreSQL."""
     if (folder / DATABASE_URL).exists():
         url, path = (folder / DATABASE_URL).read_text(), "-csearch_path=hermes_memory"
         return psycopg.connect(url, options=path, autocommit=True)

@@ -1,4 +1,4 @@
-"""The application in this process, on a database that the test holds in its hands."""
+"""The application in this process, over a database that the test has opened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.memory_server.floor import EMBEDDER
 
 
 def inward(secret: str = "") -> WebhookDelivery:
-    """Events go to this machine, whatever name they are for."""
+    """Return webhook delivery that resolves every host name to this machine."""
 
     async def resolve(_host: str, _port: int) -> Sequence[str]:
         return ["127.0.0.1"]
@@ -36,8 +36,7 @@ async def serving(
     life: Life | None = None,
     finer: Embedder | None = None,
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of an application over this database, which is closed at the end. Background work waits, unless there is
-    a database for it."""
+    """Yield a client of an application over this database. Background work runs only if `work` is given."""
     app = create_app(
         lambda: database,
         clock=clock or SystemClock(),

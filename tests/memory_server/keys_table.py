@@ -1,4 +1,4 @@
-"""Who may pass where: each route, and each field of a request that names something else, with the rule that holds.
+"""Permissions by kind of key: each route, and each field of a request that names another object, with its rule.
 
 A rule says for each kind of key which objects it opens. The keys: none, the admin's, that of workspace `w`, that of
 peer alice, that of session talk, in which alice and carol are. The objects are alice and talk themselves ("own"), carol
@@ -19,10 +19,10 @@ WORKSPACE: Rule = {**ADMIN, "workspace": INSIDE}
 PEER: Rule = {**WORKSPACE, "peer": OWN}
 SESSION: Rule = {**WORKSPACE, "session": OWN}
 MEMBER: Rule = {**SESSION, "peer": OWN}
-"""A session is read by those who are in it, and changed with its own key or a wider one."""
+"""Members and wider keys read a session; its own and wider keys change it."""
 ANYONE: Rule = {**WORKSPACE, "peer": INSIDE, "session": INSIDE}
 PEERS_VIEW: Rule = {**WORKSPACE, "peer": INSIDE}
-"""What alice holds about anyone is hers; the others hold what they hold for themselves."""
+"""A peer's key reads the conclusions that the peer holds about anyone, not those that others hold."""
 
 W = "/v3/workspaces/{workspace_id}"
 ROUTES: dict[str, Rule] = {
@@ -178,4 +178,4 @@ FIELDS: dict[tuple[str, str], tuple[Rule, str, object]] = {
     ),
     (f"POST {TALK}/clone", "message_id"): ({**WORKSPACE, "session": INSIDE}, "?message_id={message_id}", None),
 }
-"""By route and field: the rule for the objects that the field names, and the query and body that name them."""
+"""By route and field: the rule for the objects that the field can name, and the query and body that name them."""

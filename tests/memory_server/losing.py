@@ -1,4 +1,4 @@
-"""A wire that loses replies: the server has done what it was asked, and the client does not hear of it."""
+"""A transport that loses responses: the server has executed the request, and the client does not learn of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.plain_http import PLAIN
 
 
 class LosingTransport(httpx.BaseTransport):
-    """Every so often a reply, or a request on its way, is lost."""
+    """A transport that loses responses, and sometimes requests, at random."""
 
     def __init__(self, seed: int, *, reply: float = 0.3, request: float = 0.05) -> None:
         self._inner = httpx.HTTPTransport(verify=PLAIN)
@@ -36,7 +36,7 @@ class LosingTransport(httpx.BaseTransport):
 
 
 def post_until_heard(client: httpx.Client, path: str, body: Any) -> Any:
-    """What the server answers, however often it has to be asked."""
+    """Repeat a request until its response arrives, and return it."""
     while True:
         try:
             answer = client.post(path, json=body)

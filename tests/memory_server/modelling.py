@@ -26,7 +26,7 @@ SCHEMA = {"type": "object", "properties": {"line": {"type": "integer"}}, "requir
 
 
 def write_model(folder: Path, **given: Any) -> None:
-    """Write the folder's settings as `hermes memory model` does."""
+    """Write the folder's model settings as `hermes memory model` does."""
     folder.mkdir(exist_ok=True, parents=True)
     settings = ModelSettings(**{"source": "own", "name": "loop-1", "model_class": "compose", "window": 8192, **given})
     (folder / FILE).touch(0o600)
@@ -42,7 +42,7 @@ async def workspace_id(database: Database, name: str = SPACE) -> int:
 async def door_to(
     database: Database, server: LoopbackServer, clock: Clock | None = None, **given: Any
 ) -> AsyncIterator[ModelDoor]:
-    """A door whose folder names the server's model."""
+    """Open a `ModelDoor` whose folder uses the server's model."""
     assert database.folder is not None
     write_model(database.folder, url=server.base_url, **given)
     door = ModelDoor(database, clock or SystemClock())
@@ -59,18 +59,18 @@ async def model_of(door: ModelDoor, database: Database, name: str = SPACE) -> Me
 
 
 async def ask(model: MemoryModel, **given: Any) -> ModelAnswer:
-    """One question with usual bounds."""
+    """Ask one question with default bounds."""
     bounds = {"max_tokens": 100, "deadline_seconds": 30.0, "messages": QUESTION, **given}
     return await model.ask("choice", bounds.pop("messages"), **bounds)
 
 
 async def rows(database: Database) -> list[Any]:
-    """Every request that was counted."""
+    """Return every request that was counted."""
     return await database.read(lambda tx: list(tx.execute(select(model_calls).order_by(model_calls.c.id))))
 
 
 async def until(holds: Any) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110 - what others do has no event
             await asyncio.sleep(0.01)

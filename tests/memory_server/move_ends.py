@@ -1,4 +1,4 @@
-"""Both ends of a move of a memory, and what is moved."""
+"""Both ends of a move, and the memory that is moved."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TEXTS = ["I live in Porto.", "日本語のテキスト", "Ann's Café ' \\ \t\n 
 
 
 def quietly(*_: object) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class Ends:
-    """Both ends of a move, made anew for each process that would work on it."""
+    """Both ends of a move, created anew for each simulated process."""
 
     def __init__(self, kind: str, folder: Path, postgres: Postgres) -> None:
         self.kind, self.folder, self.url = kind, folder, postgres.create()

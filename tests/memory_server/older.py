@@ -1,4 +1,4 @@
-"""How a file of an earlier version looked: what takes the newest migrations back."""
+"""Statements that turn a file of the newest version back into one of an earlier version."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ BEFORE_TRUTH = (
     "UPDATE conclusions SET message_ids = (SELECT json_group_array(message_id) FROM conclusion_messages "
     "WHERE conclusion_id = conclusions.id)",
 )
-"""Version 12, of version 13."""
+"""Turn version 13 back into version 12."""

@@ -1,10 +1,10 @@
-"""PDF files."""
+"""Hand-written PDF files."""
 
 from __future__ import annotations
 
 
 def make_pdf(*pages: str, extra: bytes = b"") -> bytes:
-    """A PDF with one page per text, written by hand."""
+    """Return a PDF with one page per text."""
     kids = " ".join(f"{4 + 2 * number} 0 R" for number in range(len(pages)))
     font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
     things = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>", font]

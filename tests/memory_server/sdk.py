@@ -1,4 +1,4 @@
-"""Calling the official SDK in both of its ways with one set of tests."""
+"""Helpers to test the synchronous and asynchronous methods of the official SDK with the same tests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from honcho import Honcho
 
-PATIENCE = 100.0
+WAIT_TIMEOUT_SECONDS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`await call(peer.chat, "…")`: the method itself in a thread, or its twin under `.aio`."""
+    """`await call(peer.chat, "…")` calls the method in a thread, or its asynchronous counterpart under `.aio`."""
 
     in_async: bool
 
@@ -28,13 +28,13 @@ class Caller:
         return await twin(*args, **kwargs)
 
     async def items(self, page: Any) -> list[Any]:
-        """Everything on a page and those after it."""
+        """Return the items of a page and of all following pages."""
         if self.in_async:
             return [item async for item in page]
         return await asyncio.to_thread(list, page)
 
     async def pieces(self, stream: Any) -> list[str]:
-        """The pieces of a streamed answer."""
+        """Return the pieces of a streamed answer."""
         if self.in_async:
             return [piece async for piece in stream]
         return await asyncio.to_thread(list, stream)
@@ -42,7 +42,7 @@ class Caller:
 
 @asynccontextmanager
 async def connected(url: str, workspace: str, key: str = "unused") -> AsyncIterator[Honcho]:
-    """The official client; its connections are closed at the end, which it has no public way for."""
+    """Yield the official client, and close its connections, for which it has no public method."""
     client = Honcho(workspace_id=workspace, base_url=url, api_key=key, max_retries=0)
     try:
         yield client
@@ -52,8 +52,8 @@ async def connected(url: str, workspace: str, key: str = "unused") -> AsyncItera
 
 
 async def eventually(look: Callable[[], Awaitable[Any]], good: Callable[[Any], bool] = bool) -> Any:
-    """What `look` finds once it is good; background work has a while for it."""
-    deadline = time.monotonic() + PATIENCE
+    """Poll `look` until its result is good, and return that."""
+    deadline = time.monotonic() + WAIT_TIMEOUT_SECONDS
     while True:
         found = await look()
         if good(found):

@@ -1,4 +1,4 @@
-"""A real memory server in a process of its own."""
+"""A real memory server in a subprocess."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.plain_http import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE_URL = "database.url"
-"""A file of a folder whose server keeps its memory in PostgreSQL."""
+"""File with the database URL, in the folder of a server that uses PostgreSQL."""
 SECRET = "a secret that only the tests know, long enough for HS256"
 
 
@@ -31,18 +31,18 @@ class Served:
 
     @property
     def chosen(self) -> tuple[str, str]:
-        """What an owner's command is given to work on the memory of this server."""
+        """Return the options with which owners' commands use the memory of this server."""
         url = self.folder / DATABASE_URL
         return ("--database", url.read_text()) if url.exists() else ("--data", str(self.folder))
 
     def client(self, key: str | None = None) -> httpx.Client:
-        """A plain HTTP client for what no SDK would send."""
+        """Return an HTTP client for requests that the SDK does not send."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=PLAIN)
 
 
 def start(folder: Path, *options: str, **variables: str) -> Served:
-    """Start a server on a free port; it answers as soon as this returns."""
+    """Start a server on a free port and wait until it answers."""
     if "--database" in options:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DATABASE_URL).write_text(options[options.index("--database") + 1])
@@ -51,7 +51,7 @@ def start(folder: Path, *options: str, **variables: str) -> Served:
 
 
 def start_module(arguments: Sequence[str], folder: Path, **variables: str) -> Served:
-    """Start a module that serves a folder; its first line says where."""
+    """Start a module that serves a folder; its first output line names the address."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AUTH_", "HONCHO_"))}
     process = subprocess.Popen(
         [sys.executable, "-m", *arguments],
@@ -68,7 +68,7 @@ def start_module(arguments: Sequence[str], folder: Path, **variables: str) -> Se
 
 
 def stop(served: Served) -> str:
-    """End it as a person would; what it complained about."""
+    """Stop the server gracefully and return its error output."""
     served.process.terminate()
     with served.process:
         assert served.process.stderr is not None
@@ -76,7 +76,7 @@ def stop(served: Served) -> str:
 
 
 def kill(served: Served) -> None:
-    """End it in the middle of whatever it does."""
+    """Kill the server."""
     served.process.kill()
     with served.process:
         pass
@@ -84,14 +84,14 @@ def kill(served: Served) -> None:
 
 @contextmanager
 def running(folder: Path, *options: str, **variables: str) -> Iterator[Served]:
-    """A server for the length of a block; its complaints fail the test."""
+    """Run a server for the block. Error output fails the test."""
     with ending(start(folder, *options, **variables)) as served:
         yield served
 
 
 @contextmanager
 def ending(served: Served) -> Iterator[Served]:
-    """A server that was started, for the length of a block."""
+    """Stop a running server after the block."""
     try:
         yield served
     except BaseException:
@@ -104,7 +104,7 @@ def ending(served: Served) -> Iterator[Served]:
 
 @contextmanager
 def inside(served: Served, workspace: str) -> Iterator[httpx.Client]:
-    """A plain client whose paths begin inside a workspace, which is made."""
+    """Yield an HTTP client whose paths are relative to a new workspace."""
     with served.client() as outside:
         outside.post("/v3/workspaces", json={"id": workspace}).raise_for_status()
     with httpx.Client(base_url=f"{served.url}/v3/workspaces/{workspace}", timeout=60, verify=PLAIN) as client:

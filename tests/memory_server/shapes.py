@@ -1,4 +1,4 @@
-"""What an OpenAPI document promises, as flat tables that can be compared."""
+"""OpenAPI documents as flat tables that can be compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = dict[str, bool]
 
 
 def described() -> dict[str, dict[str, Any]]:
-    """What our own document promises."""
+    """Describe our OpenAPI document."""
     app = create_app(
         lambda: open_database(Path("never-opened")),
         clock=SystemClock(),
@@ -30,7 +30,7 @@ def described() -> dict[str, dict[str, Any]]:
 
 
 def describe(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Per operation: query parameters, headers, fields of the body, the good status and the fields of its answer."""
+    """Return for each operation its query parameters, headers, body fields, success status and response fields."""
     return {
         f"{method.upper()} {path}": _operation(spec, operation)
         for path, operations in spec["paths"].items()

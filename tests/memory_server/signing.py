@@ -1,4 +1,4 @@
-"""Signing in to a real server: what a client sends, and what the owner does on the pages."""
+"""Sign-in to a real server: the requests of a client, and the owner's steps on the pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def challenge_of(verifier: str) -> str:
 
 @dataclass
 class LoopbackClient:
-    """A public client with a redirect to this machine."""
+    """A public client with a redirect URL on this machine."""
 
     name: str = "hermes-agent"
     redirect: str = CALLBACK
@@ -40,7 +40,7 @@ class LoopbackClient:
     verifier: str = field(default_factory=new_verifier)
 
     def query(self, **changed: str | None) -> dict[str, str]:
-        """The parameters of its authorize link; with None a parameter is left out."""
+        """Return the parameters of its authorize link; a value of None removes a parameter."""
         usual: dict[str, str | None] = {
             "client_id": self.name,
             "redirect_uri": self.redirect,
@@ -58,17 +58,17 @@ class LoopbackClient:
         return f"{url}/authorize?{urlencode(self.query(**changed))}"
 
     def exchange(self, code: str, **changed: str) -> dict[str, str]:
-        """The form with which it exchanges a code."""
+        """Return the form that exchanges a code."""
         usual = {"grant_type": "authorization_code", "client_id": self.name, "code": code}
         return {**usual, "redirect_uri": self.redirect, "code_verifier": self.verifier, **changed}
 
     def renewal(self, token: str) -> dict[str, str]:
-        """The form with which it exchanges a refresh token."""
+        """Return the form that exchanges a refresh token."""
         return {"grant_type": "refresh_token", "client_id": self.name, "refresh_token": token}
 
 
 def poll_form(device_code: str, name: str = "honcho-cli") -> dict[str, str]:
-    """The form with which a device asks for its tokens."""
+    """Return the form with which a device polls for its tokens."""
     return {"grant_type": DEVICE_GRANT, "client_id": name, "device_code": device_code}
 
 
@@ -77,25 +77,25 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 
 def label_on(page: str) -> str:
-    """The four letters by which `hermes memory approve` knows the request of a page."""
+    """Return the four letters with which `hermes memory approve` identifies the request of a page."""
     found = re.search(r"hermes memory approve (\w{4})<", page)
     assert found
     return found[1]
 
 
 def consent_form(page: str, code: str = ADMIN_KEY, **changed: str) -> dict[str, str]:
-    """The form of a consent page, filled in as its owner would."""
+    """Return the form of a consent page, completed as the owner would."""
     return {**hidden_fields(page), "decision": "allow", "workspace": "hermes", "code": code, **changed}
 
 
 def parameters_of(answer: httpx.Response) -> dict[str, str]:
-    """What a redirect carries back to the client."""
+    """Return the parameters of the redirect to the client."""
     assert answer.status_code == 303, answer.text
     return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
 
 def sign_in(served: Served, workspace: str, client: LoopbackClient | None = None, **chosen: str) -> dict[str, Any]:
-    """Sign a client in, with the admin key; return the response with its tokens."""
+    """Sign a client in with the admin key, and return the response with its tokens."""
     client = client or LoopbackClient()
     with served.client() as browser:
         page = browser.get(client.link(served.url)).text
@@ -108,7 +108,7 @@ def sign_in(served: Served, workspace: str, client: LoopbackClient | None = None
 
 
 def error_of(answer: httpx.Response) -> str:
-    """The error code of a refusal in the form of RFC 6749."""
+    """Return the error code of a refusal in the form of RFC 6749."""
     told: Mapping[str, str] = answer.json()
     assert answer.status_code >= 400
     assert told["error_description"]

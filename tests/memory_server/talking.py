@@ -1,4 +1,4 @@
-"""What people do on a memory server, over plain HTTP: each client is inside a workspace."""
+"""Typical requests to a memory server over plain HTTP, with clients that are relative to a workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def say(http: httpx.Client, session: str, *texts: str, peer: str = "ann") -> lis
 
 
 def conclude(http: httpx.Client, *contents: str, session: str | None = None) -> list[dict[str, Any]]:
-    """Conclusions of ann about herself."""
+    """Store conclusions of ann about herself."""
     http.post("/peers", json={"id": "ann"})
     new = [{"content": text, "observer_id": "ann", "observed_id": "ann", "session_id": session} for text in contents]
     answer = http.post("/conclusions", json={"conclusions": new})
@@ -36,7 +36,7 @@ def itself(http: httpx.Client) -> str:
 
 
 def settle(http: httpx.Client) -> None:
-    """Wait until nothing waits."""
+    """Wait until the queue is empty."""
     deadline = time.monotonic() + 120  # for a test that would hang
     while True:
         told = http.get("/queue/status").json()

@@ -1,4 +1,4 @@
-"""What memory was not told, it says so: by what others said, and by words that nobody used."""
+"""Memory reports questions that it cannot answer, by the statements and words it has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from honcho import Honcho
 
 from hermes.memory_server.engine.dialectic import HEAD, UNTOLD
 from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.ranking.admission import LEAST_LIKELY, AskedWords, FoundLine, holds_value, likelihood, read_features
+from hermes.ranking.admission import KNOWN_THRESHOLD, AskedWords, FoundLine, holds_value, likelihood, read_features
 from tests.memory_server.sdk import Caller
 from tests.memory_server.talking import say, settle
 
@@ -75,7 +75,7 @@ def judge(question: str, words: str, lines: list[str], **more: Any) -> float:
 def test_an_answer_is_less_likely_if_only_somebody_else_fits() -> None:
     own = judge("Where did Mara climb?", "climb", ["I climb in Arco."], named=frozenset((1,)))
     another = judge("Where did Mara climb?", "climb", ["I climb in Arco."], named=frozenset((2,)), by_another=True)
-    assert another < LEAST_LIKELY < own
+    assert another < KNOWN_THRESHOLD < own
 
 
 @pytest.mark.contract("9.5")

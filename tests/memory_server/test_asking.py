@@ -1,4 +1,4 @@
-"""A question to memory reads: it neither waits for who writes, nor keeps them waiting."""
+"""A question to memory is a read: it neither waits for writers nor blocks them."""
 
 from __future__ import annotations
 

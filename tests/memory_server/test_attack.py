@@ -1,4 +1,4 @@
-"""A server that twenty clients attack side by side: an ordinary one is served, and nothing breaks or grows."""
+"""A server under attack by twenty clients serves an ordinary one, without failures or unbounded memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.memory_server import serve
 from tests.scale import scale
 
 pytestmark = [pytest.mark.processes, pytest.mark.stress]
-MEMORY = 600
-"""Megabytes of the server with the processes that it starts."""
+MAX_MEMORY_MB = 600
+"""Memory of the server and its child processes."""
 
 
 @pytest.mark.contract("9.8")
@@ -28,7 +28,7 @@ def test_attacked_server_serves_on_without_an_error_in_bounded_memory_and_ends(t
         assert {status for (name, status), _ in seen.statuses.items() if name == "ordinary"} == {200, 201}
         assert {status for (name, status), _ in seen.statuses.items() if name == "health"} == {200}
         assert len({name for name, _ in seen.statuses} & {*ATTACKS}) >= len(ATTACKS) // 2, "they were attacked"
-        assert seen.resident < MEMORY
+        assert seen.resident < MAX_MEMORY_MB
         try:
             end_under_attack(process, url)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Keys as such: what makes one good, and who is answered without. What each of them opens is in `test_keys`."""
+"""Validity of keys, and what is answered without one. `test_keys` tests what each kind of key permits."""
 
 from __future__ import annotations
 

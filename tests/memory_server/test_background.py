@@ -1,4 +1,4 @@
-"""Background work as people meet it: webhooks, and a worker in a process of its own."""
+"""Background work as users see it: webhooks, and a worker in a separate process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.processes
 
 @contextmanager
 def listening() -> Iterator[tuple[str, list[tuple[bytes, str | None]]]]:
-    """An endpoint, and what was posted to it: body and signature."""
+    """Yield the URL of an endpoint, and the bodies and signatures that it receives."""
     posted: list[tuple[bytes, str | None]] = []
 
     class Handler(BaseHTTPRequestHandler):

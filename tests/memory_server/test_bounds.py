@@ -1,4 +1,4 @@
-"""A bound for every text, list and body, and for what is answered when one is broken."""
+"""Bounds of every text, list and body, and the response when one is exceeded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hermes.http_server import GuestServer
 from hermes.memory_server import limits
 from hermes.memory_server.api import connection as connection_module
 from hermes.memory_server.api import intake as intake_module
-from hermes.memory_server.api.connection import PatientConnection, most_connections
+from hermes.memory_server.api.connection import PatientConnection, find_max_connections
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -46,16 +46,16 @@ TOO_MUCH: list[tuple[str, str, Any]] = [
     ("PUT", "/peers/ann", {"metadata": {"a": "x" * limits.METADATA_CHARS}}),
     ("PUT", "/sessions/s", {"configuration": {"mine": "x" * limits.CONFIGURATION_CHARS}}),
     ("PUT", "/sessions/s", {"configuration": {"custom_instructions": "x" * (limits.INSTRUCTION_CHARS + 1)}}),
-    ("POST", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MEMBERS + 1)}),
-    ("PUT", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MEMBERS + 1)}),
-    ("POST", "/sessions", {"id": "s", "peers": {f"p{n}": {} for n in range(limits.MEMBERS + 1)}}),
-    ("DELETE", "/sessions/s/peers", ["x"] * (limits.MEMBERS + 1)),
+    ("POST", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MAX_MEMBERS + 1)}),
+    ("PUT", "/sessions/s/peers", {f"p{n}": {} for n in range(limits.MAX_MEMBERS + 1)}),
+    ("POST", "/sessions", {"id": "s", "peers": {f"p{n}": {} for n in range(limits.MAX_MEMBERS + 1)}}),
+    ("DELETE", "/sessions/s/peers", ["x"] * (limits.MAX_MEMBERS + 1)),
 ]
 
 
 @pytest.mark.contract("9.8")
 @pytest.mark.parametrize(("method", "path", "body"), QUERIES)
-def test_query_of_25000_characters_is_taken_and_its_first_10000_are_searched_for(
+def test_query_of_25000_characters_is_accepted_and_its_first_10000_are_searched(
     http: httpx.Client, method: str, path: str, body: Any
 ) -> None:
     said = [{"content": text, "peer_id": "ann"} for text in ("I keep a zebra.", "I keep a walrus.")]
@@ -105,8 +105,8 @@ def test_text_or_list_beyond_its_bound_is_refused(http: httpx.Client, method: st
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("DELETE", "/sessions/s/peers", list(range(limits.MEMBERS))),
-        ("POST", "/sessions/s/peers", {f"a b{n}": n for n in range(limits.MEMBERS)}),
+        ("DELETE", "/sessions/s/peers", list(range(limits.MAX_MEMBERS))),
+        ("POST", "/sessions/s/peers", {f"a b{n}": n for n in range(limits.MAX_MEMBERS)}),
         ("POST", "/sessions/s/messages", {"messages": [{"content": 5}] * 5000}),
         ("POST", "/conclusions", {"conclusions": [{}] * 20_000}),
     ],
@@ -116,7 +116,7 @@ def test_thousand_problems_of_a_request_are_told_in_a_short_answer(
 ) -> None:
     answer = http.request(method, path, json=body)
     assert answer.status_code == 422
-    assert 1 <= len(answer.json()["detail"]) <= limits.PROBLEMS
+    assert 1 <= len(answer.json()["detail"]) <= limits.MAX_PROBLEMS
     assert len(answer.content) < 20_000
 
 
@@ -124,12 +124,12 @@ def test_list_of_more_than_can_be_members_is_refused_before_it_is_read(http: htt
     for method, body in (("DELETE", list(range(200_000))), ("POST", {f"p{n}": {} for n in range(100_000)})):
         answer = http.request(method, "/sessions/s/peers", json=body)
         assert answer.status_code == 413
-        assert answer.json() == {"detail": f"The request names more than {limits.MEMBERS} members"}
+        assert answer.json() == {"detail": f"The request names more than {limits.MAX_MEMBERS} members"}
 
 
 @pytest.mark.contract("9.8")
 def test_hundred_long_conclusions_are_counted_and_embedded_off_the_loop(http: httpx.Client) -> None:
-    """They are stored as ever; that the loop is free meanwhile is measured in `bench`."""
+    """The conclusions are stored as usual; `bench` measures that the event loop stays free."""
     http.post("/peers", json={"id": "ann"}).raise_for_status()
     given = [{"content": f"{n} " + "word " * 1600, "observer_id": "ann", "observed_id": "ann"} for n in range(100)]
     answer = http.post("/conclusions", json={"conclusions": given})
@@ -138,7 +138,7 @@ def test_hundred_long_conclusions_are_counted_and_embedded_off_the_loop(http: ht
 
 
 class Body:
-    """A request whose body comes piece by piece, as the test says."""
+    """A request whose body arrives in the given pieces."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[Message] = asyncio.Queue()
@@ -166,7 +166,7 @@ async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
     await JsonResponse({})(scope, receive, send)
 
 
-async def test_requests_hold_a_bounded_memory_together_and_the_last_is_told_to_try_again(
+async def test_requests_share_bounded_memory_and_the_last_gets_429(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "REQUESTS_BYTES", 100)
@@ -248,7 +248,7 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 
 @asynccontextmanager
 async def listening(app: ASGIApp = read_all) -> AsyncIterator[tuple[str, int]]:
-    """A server in this loop, with our connections."""
+    """Run a server with our connection class in this event loop."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = GuestServer(app, http=PatientConnection, drain=5)
     running = asyncio.create_task(server.serve_on(listener))
@@ -293,12 +293,12 @@ async def test_what_is_no_http_is_refused_in_the_shape_of_every_refusal() -> Non
 
 
 @pytest.mark.contract("9.17")
-def test_large_body_of_too_many_values_is_refused_and_commas_in_texts_are_no_values(http: httpx.Client) -> None:
-    numbers = b'{"query": "tea", "n": [' + b"1," * limits.BODY_VALUES + b"1]}"
+def test_large_body_with_too_many_values_is_refused_and_commas_in_texts_do_not_count(http: httpx.Client) -> None:
+    numbers = b'{"query": "tea", "n": [' + b"1," * limits.MAX_BODY_VALUES + b"1]}"
     answer = http.post("/search", content=numbers, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()) == (
         413,
-        {"detail": f"Request holds more than {limits.BODY_VALUES} JSON values"},
+        {"detail": f"Request holds more than {limits.MAX_BODY_VALUES} JSON values"},
     )
     texts = [mark * limits.MESSAGE_CHARS for mark in (",", '["', "\\", '\\"[')]
     said = [{"content": text[: limits.MESSAGE_CHARS], "peer_id": "ann"} for text in texts]
@@ -310,7 +310,7 @@ async def test_values_are_counted_alike_in_whatever_pieces_they_come(
     monkeypatch: pytest.MonkeyPatch, numbers: int, status: int
 ) -> None:
     monkeypatch.setattr(limits, "LARGE_BODY_BYTES", 5)
-    monkeypatch.setattr(limits, "BODY_VALUES", 5)
+    monkeypatch.setattr(limits, "MAX_BODY_VALUES", 5)
     body = Body()
     for byte in json.dumps(['[,"\\', *[1] * numbers]).encode():
         body.send_piece(bytes([byte]))
@@ -361,8 +361,8 @@ async def test_connection_whose_client_takes_nothing_is_closed(monkeypatch: pyte
 
 
 async def test_connections_beyond_their_number_are_answered_health_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MOST_CONNECTIONS", 1)
-    monkeypatch.setattr(connection_module, "FOR_HEALTH", 1)
+    monkeypatch.setattr(connection_module, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(connection_module, "MAX_HEALTH_CONNECTIONS", 1)
 
     async def ask(path: str) -> bytes:
         reader, writer = await asyncio.open_connection(*address)
@@ -385,7 +385,7 @@ async def test_connections_beyond_their_number_are_answered_health_alone(monkeyp
 
 
 async def test_client_that_was_there_before_the_crowd_is_served_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(connection_module, "MAX_CONNECTIONS", 1)
 
     async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -400,7 +400,7 @@ async def test_client_that_was_there_before_the_crowd_is_served_on(monkeypatch: 
 
 
 def test_connections_leave_half_of_the_files_that_a_process_may_have() -> None:
-    assert 0 < most_connections() <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+    assert 0 < find_max_connections() <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 @pytest.mark.contract("9.17")
@@ -408,7 +408,7 @@ def test_properties_of_a_response_format_share_one_bounded_answer(http: httpx.Cl
     said = {"messages": [{"content": "I like tea. " + "x" * 24_000, "peer_id": "ann"}] * 5}
     http.post("/sessions/s/messages", json=said).raise_for_status()
     settle(http)
-    for count in (1, 20, limits.SCHEMA_PROPERTIES):
+    for count in (1, 20, limits.MAX_SCHEMA_PROPERTIES):
         wanted = {f"f{n}": {"type": "array", "items": {"type": "string"}} for n in range(count)}
         asked = {"query": "tea", "response_format": {"type": "object", "properties": wanted}}
         content = http.post("/peers/ann/chat", json=asked).json()["content"]
@@ -418,7 +418,7 @@ def test_properties_of_a_response_format_share_one_bounded_answer(http: httpx.Cl
         assert sum(len(text) for texts in filled.values() for text in texts) <= limits.ANSWER_CHARS
 
 
-FIELDS = {f"f{n}": {"type": "string"} for n in range(limits.SCHEMA_PROPERTIES)}
+FIELDS = {f"f{n}": {"type": "string"} for n in range(limits.MAX_SCHEMA_PROPERTIES)}
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_response_format_that_is_too_large_is_refused(http: httpx.Client, schema
 async def test_status_of_the_queue_tells_so_many_sessions_apart(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "STATUS_SESSIONS", 2)
+    monkeypatch.setattr(limits, "MAX_STATUS_SESSIONS", 2)
     async with serving(database) as client:
         for session in ("a", "b", "c"):
             said = {"messages": [{"content": "I like tea.", "peer_id": "ann"}]}

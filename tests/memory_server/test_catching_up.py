@@ -1,4 +1,4 @@
-"""A folder of an earlier version is served at once, and what it lacks is worked out meanwhile."""
+"""A folder of an earlier version is served at once, and upgraded in the background."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from hermes.clock import SystemClock
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
-from hermes.memory_server.db.migrations.versions.v0006_traits import AT_ONCE
+from hermes.memory_server.db.migrations.versions.v0006_traits import MAX_MESSAGES_BEFORE_START
 from hermes.memory_server.db.schema import FILE, open_database
-from hermes.memory_server.engine.kinds import READ_AT_ONCE
+from hermes.memory_server.engine.kinds import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.recall import View
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
@@ -31,9 +31,9 @@ DOOMED = "昨天去了图书馆"
 
 
 async def make_old(folder: Path) -> None:
-    """A folder as the version before left it: more messages than are read before it is served."""
+    """Create a folder of the previous version, with more messages than are upgraded before the start."""
     await open_database(folder).close()
-    texts = [PLAIN] * AT_ONCE + [CHINESE, DOOMED, PLAIN]
+    texts = [PLAIN] * MAX_MESSAGES_BEFORE_START + [CHINESE, DOOMED, PLAIN]
     with closing(sqlite3.connect(folder / FILE)) as file, file:
         file.execute("INSERT INTO workspaces (id, uid, name, created_at) VALUES (1, 'w', 'w', 1)")
         file.execute("INSERT INTO peers (id, uid, workspace_id, name, created_at) VALUES (1, 'p', 1, 'ann', 1)")
@@ -76,9 +76,9 @@ async def test_folder_of_an_earlier_version_is_served_before_it_has_caught_up(tm
         assert best(http, "harbour") == PLAIN
         say(http, "s", "我在这里喝茶", peer="ann")
         assert best(http, "喝茶") == "我在这里喝茶"
-        assert http.delete(f"/ext/sessions/s/messages/m{AT_ONCE + 2}").json() == {"deleted": 1}
-        copy = http.post(f"/sessions/s/clone?message_id=m{AT_ONCE + 1}").json()["id"]
-        assert http.post(f"/sessions/{copy}/messages/list?size=1").json()["total"] == AT_ONCE + 1
+        assert http.delete(f"/ext/sessions/s/messages/m{MAX_MESSAGES_BEFORE_START + 2}").json() == {"deleted": 1}
+        copy = http.post(f"/sessions/s/clone?message_id=m{MAX_MESSAGES_BEFORE_START + 1}").json()["id"]
+        assert http.post(f"/sessions/{copy}/messages/list?size=1").json()["total"] == MAX_MESSAGES_BEFORE_START + 1
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:  # reading again has tests of its own
         file.execute("DELETE FROM meta WHERE name LIKE 'reread:%'")
     with running(tmp_path) as served, inside(served, "w") as http:
@@ -93,7 +93,7 @@ async def test_folder_of_an_earlier_version_is_served_before_it_has_caught_up(tm
 
 
 def count_of(folder: Path, word: str) -> int:
-    """How many messages the index knows with a word, whether they are there or not."""
+    """Return how many messages the index lists for a word, whether they exist or not."""
     with closing(sqlite3.connect(folder / FILE)) as file:
         query = "SELECT count(*) FROM (SELECT rowid FROM message_index WHERE message_index MATCH ?)"
         return int(file.execute(query, (f'"{word}"',)).fetchone()[0])
@@ -104,7 +104,7 @@ async def test_what_always_holds_is_found_in_conclusions_of_an_earlier_version(t
     await make_old(tmp_path)
     held = [
         "ann: My name is Ann.",
-        *(f"ann: I ate {number} figs." for number in range(READ_AT_ONCE)),
+        *(f"ann: I ate {number} figs." for number in range(ROWS_PER_TRANSACTION)),
         "ann: I'm a nurse.",
     ]
     with closing(sqlite3.connect(tmp_path / FILE)) as file, file:

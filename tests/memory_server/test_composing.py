@@ -1,4 +1,4 @@
-"""Summaries and dreams with a model, through the official SDK; killed in the middle, capped, and undone."""
+"""Summaries and dreams with a model, through the official SDK; killed midway, capped, and undone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING_DRAWN = says('{"conclusions": []}')
 
 @pytest.fixture(scope="module")
 def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server; each test gives it a model. That a model is down is in its log."""
+    """Start a server; each test gives it a model. Its log may report that a model is down."""
     served = start(tmp_path_factory.mktemp("composing"))
     yield served
     assert "Traceback" not in stop(served)
@@ -34,7 +34,7 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @contextmanager
 def modelled(folder: Path, *answers: Answer, then: Answer | None = None, **given: Any) -> Iterator[LoopbackServer]:
-    """A folder with a model that gives these answers."""
+    """Give a folder a model with these answers."""
     with beside(LoopbackServer(answers, then=then)) as model:
         write_model(folder, url=model.base_url, **{"guests": True, **given})
         try:
@@ -63,7 +63,7 @@ def waiting(http: httpx.Client) -> bool:
 
 @contextmanager
 def sdk(http: httpx.Client) -> Iterator[Honcho]:
-    """The official client of the same workspace."""
+    """Return the official client of the same workspace."""
     url = str(http.base_url).rstrip("/")
     client = Honcho(workspace_id=url.rsplit("/", 1)[1], base_url=url.split("/v3")[0], api_key="unused", max_retries=0)
     yield client

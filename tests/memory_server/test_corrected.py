@@ -1,4 +1,4 @@
-"""A conclusion that a person corrected is not read from its message again."""
+"""A conclusion that a person corrected is not derived from its message again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in the reference server (3.0.12) goes right here. One test for each known defect."""
+"""Defects of the reference server (3.0.12) that this server does not have, with a test for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.memory_server.serving import kill, running, start
 pytestmark = pytest.mark.processes
 
 
-async def test_search_from_a_peers_perspective_keeps_what_was_said_before_its_newest_message(honcho: Honcho) -> None:
+async def test_search_from_a_peers_perspective_includes_its_earlier_messages(honcho: Honcho) -> None:
     session, alice = honcho.session("talk"), honcho.peer("alice")
     session.add_messages(alice.message("My cat is called Mozart."))
     session.add_messages(alice.message("It rains."))
@@ -56,7 +56,7 @@ async def test_clone_stays_in_its_workspace_when_another_has_a_session_of_that_n
 
 
 @pytest.mark.contract("9.1")
-async def test_message_that_was_acknowledged_before_a_kill_is_reasoned_about_afterwards(tmp_path: Path) -> None:
+async def test_message_acknowledged_before_a_kill_is_processed_afterwards(tmp_path: Path) -> None:
     served = start(tmp_path, "--no-worker")
     async with connected(served.url, "w") as client:
         client.session("talk").add_messages([client.peer("alice").message("I live in Malta.")])

@@ -1,4 +1,4 @@
-"""What is deleted is hidden at once, and then gone from the file."""
+"""Deleted data is hidden immediately, and later removed from the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORD = "abracadabra"
 
 
 def fill(http: httpx.Client) -> None:
-    """Two sessions; one of them holds the word in every way that it can be held."""
+    """Create two sessions, one of which contains the word in every place that can hold it."""
     http.post("/sessions", json={"id": "talk", "peers": {"ann": {}, "ben": {"observe_others": True}}, "scopes": ["x"]})
     say(http, "talk", f"I know the word {WORD}.", *(f"I say {WORD} {n} times." for n in range(25)))
     say(http, "other", "I know nothing.")
@@ -30,7 +30,7 @@ def fill(http: httpx.Client) -> None:
 
 
 def told(http: httpx.Client) -> list[httpx.Response]:
-    """Whatever could still speak of it."""
+    """Return the responses of all routes that could reveal the word."""
     return [
         http.post("/search", json={"query": WORD}),
         http.post("/search", json={"query": WORD[:-1]}),
@@ -224,7 +224,7 @@ def test_card_that_a_dream_made_loses_what_came_from_a_deleted_session(http: htt
     assert not http.get("/peers/ann/card").json()["peer_card"]
 
 
-def test_what_was_said_in_two_sessions_is_still_held_when_one_is_deleted_after_a_dream(http: httpx.Client) -> None:
+def test_conclusion_from_two_sessions_survives_the_deletion_of_one_after_a_dream(http: httpx.Client) -> None:
     for session in ("first", "second"):
         say(http, session, "I live in Malta.")
     dream(http)

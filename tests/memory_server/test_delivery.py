@@ -1,4 +1,4 @@
-"""Where events may go: what is looked at is what is connected to."""
+"""Addresses to which webhooks may be sent: the address that is checked is the one that is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leading_to(*addresses: str) -> Callable[[str, int], Awaitable[Sequence[str]]
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
-    """An endpoint that says this to everyone: its port, and what it was sent."""
+    """Run an endpoint with this answer; yield its port and the requests it received."""
     sent: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,7 +42,7 @@ async def answering(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
 async def test_name_that_leads_to_an_inner_address_is_not_connected_to(address: str) -> None:
     async with answering(b"HTTP/1.1 204 No Content\r\n\r\n") as (port, sent):
         for found in ((address,), ("93.184.215.14", address)):
-            with pytest.raises(DeliveryError, match="no public address"):
+            with pytest.raises(DeliveryError, match="not a public address"):
                 await WebhookDelivery(resolve=leading_to(*found)).post(f"http://hook.example:{port}/x", {})
         assert sent == []
 
@@ -50,13 +50,13 @@ async def test_name_that_leads_to_an_inner_address_is_not_connected_to(address: 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127。0。0。1", "2130706433", "[::ffff:127.0.0.1]"])
 async def test_inner_address_in_the_url_itself_is_not_connected_to(host: str) -> None:
     async with answering(b"HTTP/1.1 204 No Content\r\n\r\n") as (port, sent):
-        with pytest.raises(DeliveryError, match="no public address"):
+        with pytest.raises(DeliveryError, match="not a public address"):
             await WebhookDelivery().post(f"http://{host}:{port}/x", {})
         assert sent == []
 
 
 async def test_own_name_of_this_machine_is_resolved_and_refused() -> None:
-    with pytest.raises(DeliveryError, match="no public address"):
+    with pytest.raises(DeliveryError, match="not a public address"):
         await WebhookDelivery().post("http://localhost:1/x", {})
 
 

@@ -1,4 +1,4 @@
-"""One place knows which database it is; tables and statements hold on PostgreSQL too."""
+"""Only one module distinguishes databases; tables and statements also work on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PARTIAL = {
 }
 INDEXES = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}
 LOCKS = {"workspaces.LOCK", "sessions.LOCK", "conclusions.LOCK_PAIR"}
-"""Statements after which what was read is written: nobody may write it in between."""
+"""Statements before a write that depends on a read: they lock the rows that were read."""
 
 
 def in_postgres(element: CreateIndex | CreateTable) -> str:
@@ -86,7 +86,7 @@ def test_times_are_64_bits_in_the_words_of_postgres() -> None:
 
 
 def prepared() -> dict[str, PreparedStatement]:
-    """Every statement that the engine keeps ready."""
+    """Return every prepared statement of the engine."""
     modules = [importlib.import_module(f"{engine.__name__}.{m.name}") for m in pkgutil.iter_modules(engine.__path__)]
     found = {
         f"{module.__name__.rpartition('.')[2]}.{name}": value

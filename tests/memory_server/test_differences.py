@@ -1,4 +1,4 @@
-"""Where the server differs from the reference on purpose: rows of the table in `docs/memory-server.md`, as they run."""
+"""Intended differences from the reference server: rows of the table in `docs/memory-server.md`, executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/docs` shows the whole API and needs nothing but itself: no script, no other host."""
+"""`/docs` shows the whole API without scripts or other hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.contract("9.8")
 
 
 class Page(HTMLParser):
-    """The elements of a page, what they refer to, and its text."""
+    """The elements of a page, their references, and the text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What this server does beside Honcho's API: deletion of messages and peers, provenance, corrections."""
+"""Extensions of Honcho's API: deletion of messages and peers, provenance, corrections."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_evidence_has_conclusions_of_the_views_that_no_message_says(http: httpx.
 
 
 @pytest.mark.contract("7.9")
-def test_conclusions_that_no_message_says_are_not_crowded_out_by_those_that_one_says(http: httpx.Client) -> None:
+def test_conclusions_that_messages_state_do_not_displace_the_others(http: httpx.Client) -> None:
     say(http, "talk", *(f"The key of room {number} is here." for number in range(30)))
     settle(http)
     conclude(http, "Ann hides the key in the shed.")
@@ -179,13 +179,13 @@ def houses() -> list[MessageDraft]:
 
 
 async def test_range_has_a_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "MOST", 3)
+    monkeypatch.setattr(removal, "MAX_REMOVED_MESSAGES", 3)
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     with pytest.raises(Invalid, match="At most 3"):
         await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[3].public_id, NOW))
 
 
-async def test_range_of_which_a_part_was_deleted_when_somebody_was_cut_off_is_finished_by_a_worker(
+async def test_a_worker_finishes_an_interrupted_deletion_of_a_range(
     database: Database,
 ) -> None:
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
@@ -201,9 +201,7 @@ async def test_range_of_which_a_part_was_deleted_when_somebody_was_cut_off_is_fi
 
 
 @pytest.mark.parametrize("kind", ["representation", "summary"])
-async def test_what_was_being_learnt_from_a_message_when_it_was_deleted_is_not_kept(
-    database: Database, kind: str
-) -> None:
+async def test_learning_in_progress_from_a_deleted_message_is_discarded(database: Database, kind: str) -> None:
     said = [draft(f"I like {WORD} number {n}.", "ann") for n in range(20)]
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=said, at=NOW))
     job = await database.write(lambda tx: claim_job(tx, "me", kind, NOW))
@@ -233,7 +231,7 @@ def test_summary_that_covered_a_deleted_message_is_made_again_without_it(http: h
 
 
 def fill(http: httpx.Client) -> None:
-    """ann says the word in every way, with ben listening; ben has said something too."""
+    """Let ann use the word in every way while ben listens, and let ben say something too."""
     people = {"ann": {"observe_others": True}, "ben": {"observe_others": True}}
     http.post("/sessions", json={"id": "talk", "peers": people, "scopes": ["x"]}).raise_for_status()
     say(http, "talk", "I keep bees.", peer="ben")
@@ -246,7 +244,7 @@ def fill(http: httpx.Client) -> None:
 
 
 def told(http: httpx.Client) -> str:
-    """Whatever could still speak of her."""
+    """Return the responses of all routes that could reveal ann."""
     asked: list[httpx.Response] = [
         http.post("/search", json={"query": WORD}),
         http.post("/sessions/talk/search", json={"query": WORD}),

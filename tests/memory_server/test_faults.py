@@ -1,4 +1,4 @@
-"""From an error of the file to HTTP: every kind has a status that was chosen for it."""
+"""Every kind of database error maps to a deliberately chosen HTTP status."""
 
 from __future__ import annotations
 

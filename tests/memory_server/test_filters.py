@@ -1,4 +1,4 @@
-"""The filter language: what it finds, and what it refuses."""
+"""The filter language: its results, and its refusals."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ ROOMS = {"empty": "", "solo": "ann", "pair": "ann ben", "crowd": "cid ben ann"}
 
 @pytest.fixture
 def rooms(http: httpx.Client) -> httpx.Client:
-    """Sessions with several members; dan has been in all of them and left."""
+    """Create sessions with several members; dan was in all of them and left."""
     for name, inside in ROOMS.items():
         members: dict[str, Any] = {peer: {} for peer in ["dan", *inside.split()]}
         http.post("/sessions", json={"id": name, "peers": members}).raise_for_status()

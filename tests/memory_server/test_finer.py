@@ -1,4 +1,4 @@
-"""Finer vectors: made in the background, used as soon as they are there, never two kinds in one comparison."""
+"""Vectors of a second embedder: computed in the background, used at once, and never compared with another kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
 from hermes.memory_server.endpoint import EmbeddingEndpoint
 from hermes.memory_server.engine import embedding
 from tests.compression.hand_clock import HandClock
-from tests.memory_server.embeddings import DIMENSION, Answer, Taste, endpoint, in_favour_of, vectors
+from tests.memory_server.embeddings import DIMENSION, Answer, FavouriteWordEmbedder, endpoint, in_favour_of, vectors
 from tests.memory_server.inside import serving
 from tests.memory_server.sdk import eventually
 from tests.memory_server.serving import kill, start, stop
@@ -65,7 +65,7 @@ async def all_embedded(client: httpx.AsyncClient) -> None:
 
 @pytest.mark.contract("9.14")
 async def test_health_that_nobody_asked_for_a_while_counts_anew(tmp_path: Path) -> None:
-    held, clock = Taste("taste", "walnut", most=0), HandClock()
+    held, clock = FavouriteWordEmbedder("taste", "walnut", most=0), HandClock()
     async with serving(open_database(tmp_path), clock, work=open_for_work(tmp_path), finer=held) as client:
         assert (await finer_health(client))["messages_without"] == 0
         await fill(client)
@@ -84,7 +84,7 @@ async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp
         await fill(client)
         plain = await search(client)
         assert "walnut" not in plain[0], "or the test would prove nothing"
-    held = Taste("taste", "walnut", most=0)
+    held = FavouriteWordEmbedder("taste", "walnut", most=0)
     async with served(tmp_path, held) as client:
         await held.is_held.wait()
         assert await search(client) == plain, "as long as there are none, all is as it was"
@@ -100,8 +100,8 @@ async def test_finer_vectors_decide_among_the_best_as_soon_as_they_are_there(tmp
         await eventually(lambda: search(client), lambda found: all("walnut" in text for text in found[:2]))
 
 
-class OneScript(Taste):
-    """It reads texts that are questions, or those that are none, and has no direction for the others."""
+class OneScript(FavouriteWordEmbedder):
+    """An embedder that reads only questions, or only other texts; it returns zeros for the rest."""
 
     def __init__(self, *, reads_questions: bool) -> None:
         super().__init__("one-script", "walnut")
@@ -131,11 +131,11 @@ async def test_another_embedder_replaces_vectors_and_no_search_compares_two_kind
     async with served(tmp_path, None) as client:
         await fill(client)
         plain = await search(client)
-    first = Taste("first", "walnut", most=48)
+    first = FavouriteWordEmbedder("first", "walnut", most=48)
     async with served(tmp_path, first) as client:
         await first.is_held.wait()
     assert spaces(tmp_path) == {f"first ({DIMENSION} numbers)"}, "it ended in the middle"
-    second = Taste("second", "plum", most=0)
+    second = FavouriteWordEmbedder("second", "plum", most=0)
     async with served(tmp_path, second) as client:
         await second.is_held.wait()
         assert await search(client) == plain, "vectors of the first are there, and are not looked at"
@@ -149,13 +149,13 @@ async def test_another_embedder_replaces_vectors_and_no_search_compares_two_kind
 async def test_who_comes_back_goes_on_where_it_ended(tmp_path: Path) -> None:
     async with served(tmp_path, None) as client:
         await fill(client)
-    first = Taste("taste", "walnut", most=40)
+    first = FavouriteWordEmbedder("taste", "walnut", most=40)
     async with served(tmp_path, first) as client:
         await first.is_held.wait()
     with transaction(tmp_path) as tx:
         done = tx.execute(select(func.count()).select_from(finer_vectors)).scalar_one()
     assert 0 < done < len(TALK)
-    again = Taste("taste", "walnut")
+    again = FavouriteWordEmbedder("taste", "walnut")
     async with served(tmp_path, again) as client:
         await all_embedded(client)
     assert again.texts <= 2 * (len(TALK) - done), "each alone, and together with the one before it"
@@ -164,14 +164,14 @@ async def test_who_comes_back_goes_on_where_it_ended(tmp_path: Path) -> None:
 async def test_of_two_embedders_on_a_folder_the_one_that_began_last_fills_it(tmp_path: Path) -> None:
     async with served(tmp_path, None) as client:
         await fill(client)
-    first, second = Taste("first", "walnut", most=0), Taste("second", "plum")
+    first, second = FavouriteWordEmbedder("first", "walnut", most=0), FavouriteWordEmbedder("second", "plum")
     async with served(tmp_path, first) as one:
         await first.is_held.wait()
         async with served(tmp_path, second) as other:
             await all_embedded(other)
             first.goes_on.set()
             told = await eventually(lambda: finer_health(one), lambda said: said["state"] != "ok")
-            assert told["state"] == f"this folder is embedded with second ({DIMENSION} numbers) now"
+            assert told["state"] == f"this folder is now embedded with second ({DIMENSION} numbers)"
             assert "plum" in (await search(other))[0]
             assert "walnut" not in (await search(one))[0]
     assert spaces(tmp_path) == {f"second ({DIMENSION} numbers)"}
@@ -189,7 +189,7 @@ async def forget(client: httpx.AsyncClient, session: str, message: dict[str, Any
 
 
 def embedded(folder: Path) -> dict[str, bytes]:
-    """The messages that have a vector, each with its first."""
+    """Return the messages that have a vector, each with its first one."""
     both = finer_vectors.join(messages, messages.c.id == finer_vectors.c.message_id)
     query = select(messages.c.content, finer_vectors.c.vector).select_from(both).where(finer_vectors.c.piece == 0)
     with transaction(folder) as tx:
@@ -197,7 +197,7 @@ def embedded(folder: Path) -> dict[str, bytes]:
 
 
 async def test_deleted_message_leaves_no_part_in_any_vector(tmp_path: Path) -> None:
-    taste = Taste("taste", "walnut")
+    taste = FavouriteWordEmbedder("taste", "walnut")
     async with served(tmp_path, taste) as client:
         await fill(client)
         await all_embedded(client)
@@ -213,7 +213,7 @@ async def test_deleted_message_leaves_no_part_in_any_vector(tmp_path: Path) -> N
 
 
 async def test_message_after_a_deleted_one_is_embedded_again_and_no_other(tmp_path: Path) -> None:
-    taste = Taste("taste", "walnut")
+    taste = FavouriteWordEmbedder("taste", "walnut")
     async with served(tmp_path, taste) as client:
         await fill(client)
         await all_embedded(client)
@@ -229,7 +229,7 @@ async def test_message_after_a_deleted_one_is_embedded_again_and_no_other(tmp_pa
 
 
 async def test_vector_made_with_a_message_further_back_goes_with_that_message(tmp_path: Path) -> None:
-    taste = Taste("taste", "walnut")
+    taste = FavouriteWordEmbedder("taste", "walnut")
     async with served(tmp_path, taste) as client:
         texts = (("The walnut.", "ann"), ("A gap.", "ann"), ("Yes.", "bob"), ("The end.", "bob"))
         said = [{"content": text, "peer_id": peer} for text, peer in texts]
@@ -249,7 +249,7 @@ async def _embedded(folder: Path) -> dict[str, bytes]:
 
 
 def refusing(is_refused: Callable[[str], bool]) -> Answer:
-    """An endpoint that refuses a request for one text of it."""
+    """Return an endpoint that refuses a request if one of its texts is refused."""
     good = in_favour_of("walnut")
     return lambda texts: (400, {"error": "no"}) if any(map(is_refused, texts)) else good(texts)
 
@@ -260,10 +260,10 @@ async def say(client: httpx.AsyncClient, workspace: str, texts: list[str]) -> No
     assert answer.status_code == 201
 
 
-async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the_next_start(
+async def test_refused_message_is_reported_and_retried_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.05)
     with endpoint(refusing(lambda text: "poison" in text)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             for workspace in ("a", "b"):
@@ -284,7 +284,7 @@ async def test_refused_message_stops_no_other_and_is_told_and_tried_again_at_the
 
 
 async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.05)
     long = ["字" * 5000, "words " * 300]
     with endpoint(refusing(lambda text: len(text) > 300)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
@@ -296,10 +296,10 @@ async def test_message_is_cut_for_a_model_that_takes_less(tmp_path: Path, monkey
 async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
-    for name, seconds in {"LOOK_EVERY": 0.05, "FIRST_WAIT": 0.01}.items():
+    for name, seconds in {"POLL_SECONDS": 0.05, "FIRST_RETRY_SECONDS": 0.01}.items():
         monkeypatch.setattr(embedding, name, seconds)
     if failure == "no answer":
-        monkeypatch.setattr(embedding, "REQUEST_SECONDS", 1.0)
+        monkeypatch.setattr(embedding, "REQUEST_TIMEOUT_SECONDS", 1.0)
     long, good, failed = "words " * 100, in_favour_of("walnut"), list[str]()
 
     def answer(texts: Any) -> tuple[int, Any]:
@@ -322,7 +322,7 @@ async def test_message_whose_request_fails_for_a_while_is_embedded_whole(
 async def test_message_that_always_fails_stops_no_other_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 0.01)
     good = in_favour_of("walnut")
     with endpoint(lambda texts: (500, {}) if any("poison" in text for text in texts) else good(texts)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
@@ -354,21 +354,21 @@ async def test_batch_that_is_too_much_for_a_model_is_asked_for_in_smaller_parts(
 
 
 async def test_endpoint_that_is_down_refuses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(embedding, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(embedding, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(embedding, "MAX_RETRY_SECONDS", 0.01)
     with endpoint(lambda _texts: (503, {})) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", dimension=DIMENSION)) as client:
             await fill(client)
             await eventually(lambda: finer_health(client), lambda _said: len(there.asked) > 20)
             told = await finer_health(client)
-            assert "answers 503" in told["state"]
+            assert "status 503" in told["state"]
             there.answer = in_favour_of("walnut")
             await all_embedded(client)
             assert (await finer_health(client))["messages_refused"] == 0
     assert len(embedded(tmp_path)) == len(TALK)
 
 
-async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_filling(tmp_path: Path) -> None:
+async def test_refused_long_question_stops_neither_short_ones_nor_background_embedding(tmp_path: Path) -> None:
     with endpoint(refusing(lambda text: "enormous" in text)) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some")) as client:
             await fill(client)
@@ -376,7 +376,7 @@ async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_fi
             for _ in range(3):
                 asked = {"query": "enormous question " * 100, "limit": 5}
                 assert (await client.post("/v3/workspaces/w/search", json=asked)).status_code == 200
-            assert "answers 400" in (await finer_health(client))["state"]
+            assert "status 400" in (await finer_health(client))["state"]
             await say(client, "w", ["Something new."])
             await eventually(lambda: _embedded(tmp_path), lambda left: "Something new." in left)
             assert "walnut" in (await search(client))[0]
@@ -385,11 +385,11 @@ async def test_long_question_that_is_refused_stops_neither_short_ones_nor_the_fi
 @pytest.mark.parametrize(
     ("said", "state"),
     [
-        ((500, {"error": "broken"}), "answers 500"),
-        ((200, b"<html>"), "something else than vectors"),
+        ((500, {"error": "broken"}), "status 500"),
+        ((200, b"<html>"), "a response without vectors"),
         ((200, {"data": []}), "0 vectors for"),
         ((200, vectors([[0.5] * DIMENSION] * 99)), "vectors for"),
-        ((200, vectors([[float("nan")] * DIMENSION])), "something else than"),
+        ((200, vectors([[float("nan")] * DIMENSION])), "an invalid vector"),
     ],
 )
 async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_on(
@@ -410,7 +410,7 @@ async def test_endpoint_that_answers_nonsense_is_told_by_health_and_searches_go_
 async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(embedding, "FIRST_RETRY_SECONDS", 0.01)
     with endpoint(in_favour_of("walnut")) as there:
         async with served(tmp_path, EmbeddingEndpoint(there.url, "some", "the key")) as client:
             await fill(client)
@@ -419,7 +419,7 @@ async def test_endpoint_whose_vectors_change_their_size_is_not_believed(
             there.answer = lambda texts: (200, vectors([[1.0] * (DIMENSION + 1)] * len(texts)))
             assert len(await search(client, "Which garden?")) == 60
             told = await finer_health(client)
-            assert "answers with 17 numbers, and before with 16" in told["state"]
+            assert "vector of 17 numbers, and earlier one of 16" in told["state"]
             there.answer = in_favour_of("walnut")
             await eventually(lambda: search(client, "Which garden?"), lambda found: "walnut" in found[0])
             assert (await finer_health(client))["state"] == "ok"
@@ -439,11 +439,11 @@ async def test_what_is_secret_in_the_url_of_an_endpoint_is_neither_told_nor_stor
             there.answer = lambda _texts: (500, {})
             await search(client)
             told = await finer_health(client)
-            assert "answers 500" in told["state"]
+            assert "status 500" in told["state"]
             assert "s3cret" not in str(told)
         assert there.paths == {"/v1/embeddings?key=s3cret"}
     assert spaces(tmp_path) == {f"{there.url} some ({DIMENSION} numbers)"}
-    assert "answers 500" in caplog.text
+    assert "status 500" in caplog.text
     assert "s3cret" not in caplog.text
     assert not any(b"s3cret" in path.read_bytes() for path in tmp_path.iterdir())
 
@@ -476,7 +476,7 @@ async def test_what_a_turn_asks_for_waits_for_no_finer_vector(tmp_path: Path) ->
 
 
 async def test_slow_endpoint_keeps_no_search_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"ASK_SECONDS": 0.05, "FIRST_WAIT": 3600.0}.items():
+    for name, seconds in {"ASK_TIMEOUT_SECONDS": 0.05, "FIRST_RETRY_SECONDS": 3600.0}.items():
         monkeypatch.setattr(embedding, name, seconds)
     over = threading.Event()
     with endpoint(in_favour_of("walnut")) as there:

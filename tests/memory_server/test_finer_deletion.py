@@ -1,4 +1,4 @@
-"""Nothing of what is deleted goes to a second embedder, also while it still waits to be removed from the file."""
+"""A deleted text is never sent to a second embedder, even before it is removed from the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
 from hermes.memory_server.endpoint import EmbeddingEndpoint
-from hermes.memory_server.engine.deletion import PART, delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
 from hermes.memory_server.engine.messages import append_messages
@@ -33,7 +33,7 @@ def say(tx: Tx, workspace: str, session: str, peer: str, *texts: str) -> None:
 
 
 async def embed_all(database: SqliteFile, there: There) -> None:
-    """Let a second embedder come to its end."""
+    """Run a second embedder until it has finished."""
     refinement = Refinement(EmbeddingEndpoint(there.url, "some"))
 
     async def behind() -> int | None:
@@ -49,7 +49,7 @@ def asked(there: There) -> str:
 
 
 async def count(database: SqliteFile) -> tuple[int, int]:
-    """How many messages have a vector, and how many are to be embedded again."""
+    """Return the numbers of messages that have a vector, and that must be embedded again."""
     return await database.read(
         lambda tx: (
             int(tx.execute(select(func.count(finer_vectors.c.message_id.distinct()))).scalar_one()),
@@ -89,12 +89,14 @@ async def test_text_that_is_deleted_and_not_yet_removed_goes_to_no_second_embedd
 
 async def test_session_that_is_being_removed_is_not_embedded_again(tmp_path: Path) -> None:
     database = open_database(tmp_path)
-    await database.write(lambda tx: say(tx, "w", "talk", "ann", *(f"Number {n}." for n in range(PART + 10))))
+    await database.write(
+        lambda tx: say(tx, "w", "talk", "ann", *(f"Number {n}." for n in range(ROWS_PER_TRANSACTION + 10)))
+    )
     with endpoint(in_favour_of("walnut")) as there:
         await embed_all(database, there)
         session = await database.read(lambda tx: get_session(tx, "w", "talk").id)
         await database.write(lambda tx: remove_part(tx, Removal(session, 1, 1), NOW))
-        assert await count(database) == (PART + 8, 1), "the second was embedded together with the first"
+        assert await count(database) == (ROWS_PER_TRANSACTION + 8, 1), "the second was embedded together with the first"
         await database.write(lambda tx: delete_session(tx, "w", "talk", NOW))
         there.asked.clear()
         await embed_all(database, there)

@@ -1,4 +1,4 @@
-"""Questions about a person as a whole, asked with the official client where no model is configured."""
+"""General questions about a person, asked with the official client without a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.memory_server.sdk import Caller
 from tests.memory_server.talking import say, settle
 
 STOCK = "What should I know about this user?"
-"""What other clients ask before a conversation begins."""
+"""A question that other clients ask before a conversation starts."""
 GENERAL = [
     COLD,
     WARM,

@@ -1,4 +1,4 @@
-"""Keys are checked before bodies are read; a request is answered alike with and without FastAPI."""
+"""Keys are checked before bodies are read; requests have the same result with and without FastAPI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.memory_server.serving import Served
 
 SHORT, LONG = "application/json", "application/json; charset=utf-8"
-"""Requests of the second content type go through FastAPI."""
+"""Content types of requests that are handled directly, and through FastAPI."""
 BODIES: dict[str, bytes] = {
     "right": b'{"query": "tea", "limit": 5}',
     "missing field": b'{"limit": 5}',
@@ -48,7 +48,7 @@ def test_method_that_a_path_does_not_have_is_refused(http: httpx.Client) -> None
 
 @pytest.mark.processes
 def test_key_of_a_request_is_looked_at(http: httpx.Client) -> None:
-    """It stands in a header that most requests do not have."""
+    """The idempotency key is in a header that most requests lack."""
     said: dict[str, Any] = {"messages": [{"content": "I like tea.", "peer_id": "anna"}]}
     first, again = (http.post("sessions/s/messages", json=said, headers={"Idempotency-Key": "k"}) for _ in range(2))
     assert first.json() == again.json()

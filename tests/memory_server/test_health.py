@@ -1,4 +1,4 @@
-"""`/health` tells the truth: of the file, the disk, the worker, and of what is behind."""
+"""`/health` reports the real state of the file, the disk, the worker and the backlog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAYS = {"messages": [{"content": "I like tea. " * 2000, "peer_id": "ann"}] * 20}
 
 
 async def limit_pages(database: SqliteFile, pages: str) -> None:
-    """Let the file have no room to grow, or let it have room again."""
+    """Prevent the file from growing, or let it grow again."""
     await database.look(lambda tx: tx.exec_driver_sql(PAGES.format(pages)).scalar())
 
 
@@ -53,7 +53,7 @@ async def test_full_disk_is_told_as_that_and_health_says_so_until_there_is_room(
         refused = await client.post("/v3/workspaces/w/sessions/s/messages", json=SAYS)
         assert (refused.status_code, refused.json()["detail"]) == (
             507,
-            "There is no room on the disk; nothing of this was kept",
+            "The disk is full; nothing of this request was stored",
         )
         assert await health(client, clock) == (503, "full")
         listed = await client.post("/v3/workspaces/w/sessions/s/messages/list")
@@ -67,7 +67,7 @@ async def test_disk_without_room_is_seen_before_anyone_writes(tmp_path: Path, mo
     clock = HandClock()
     async with serving(open_database(tmp_path), clock) as client:
         assert await health(client, clock) == (200, "ok")
-        monkeypatch.setattr("hermes.memory_server.engine.health.ROOM", 2**63)
+        monkeypatch.setattr("hermes.memory_server.engine.health.MIN_FREE_BYTES", 2**63)
         await eventually(lambda: health(client, clock), lambda told: told == (503, "full"))
 
 
@@ -95,7 +95,7 @@ async def test_damaged_file_is_told_by_health_also_when_nobody_met_the_damage(
         await eventually(lambda: health(client, clock), lambda told: told == (503, "damaged"))
         clock.advance(3600)
         assert await health(client, clock) == (503, "damaged"), "what can be read says nothing of the rest"
-        monkeypatch.setattr("hermes.memory_server.engine.health.ROOM", 2**63)
+        monkeypatch.setattr("hermes.memory_server.engine.health.MIN_FREE_BYTES", 2**63)
         for _ in range(3):
             assert await health(client, clock) == (503, "damaged"), "another trouble does not take its place"
 
@@ -154,7 +154,7 @@ async def test_worker_that_ended_by_a_defect_is_told_and_its_server_still_ends(
         monkeypatch.setattr("hermes.memory_server.engine.jobs.has_work", break_down)
         await eventually(lambda: health(client, clock), lambda told: told == (503, "worker stopped"))
         assert (await client.get("/health")).json()["worker"] == "stopped"
-    assert "memory worker: it has ended" in caplog.text
+    assert "memory worker: the worker ended" in caplog.text
 
 
 @pytest.mark.contract("9.8")
@@ -183,7 +183,7 @@ async def test_whether_the_file_can_be_written_is_tried_when_nobody_else_writes(
         await eventually(tried, lambda value: value == "ok")
 
 
-async def test_health_proves_which_server_answers_and_never_says_what_it_proves_it_with(tmp_path: Path) -> None:
+async def test_health_proves_the_servers_identity_without_revealing_its_secret(tmp_path: Path) -> None:
     async with serving(open_database(tmp_path), options=Options(start_id="known")) as client:
         answer = await client.get("/health", headers={CHALLENGE: "why?"})
         assert is_proof(answer.headers[PROOF], "known", "why?")

@@ -1,4 +1,4 @@
-"""Where `hermes memory` keeps its data: one memory for all profiles of a person."""
+"""The data folder of `hermes memory`: one memory for all profiles of a person."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environment(home: Path, **variables: str) -> Mapping[str, str]:
 
 @contextmanager
 def worker(home: Path, *profile: str, **variables: str) -> Iterator[list[str]]:
-    """What a worker says until it works."""
+    """Run a worker; yield the lines that it prints before it is ready."""
     process = subprocess.Popen(
         command(*profile, "memory", "worker"), env=environment(home, **variables), stderr=subprocess.PIPE, text=True
     )
@@ -54,7 +54,7 @@ def test_every_profile_uses_the_memory_of_the_default_home(tmp_path: Path, home:
     assert (tmp_path / "memory" / "memory.db").exists()
 
 
-def test_variables_of_the_default_home_count_for_every_profile_and_those_of_the_profile_win(tmp_path: Path) -> None:
+def test_a_profile_inherits_variables_of_the_default_home_and_overrides_them(tmp_path: Path) -> None:
     profile = tmp_path / "profiles" / "work"
     profile.mkdir(parents=True)
     (tmp_path / ".env").write_text(f"HERMES_MEMORY_DATA={tmp_path / 'all'}\nAUTH_USE_AUTH=true\n")
@@ -73,7 +73,7 @@ def test_variables_of_the_default_home_count_for_every_profile_and_those_of_the_
     assert "AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty" in refused.stderr
 
 
-def test_memory_that_an_earlier_version_left_under_a_profile_is_said_in_one_line(tmp_path: Path) -> None:
+def test_memory_left_under_a_profile_by_an_earlier_version_is_reported_in_one_line(tmp_path: Path) -> None:
     for name in ("a", "b"):
         old = tmp_path / "profiles" / name / "memory"
         old.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Honcho's own command line signs in to our server, unchanged, and works with what it gets."""
+"""Honcho's own command line, unmodified, signs in to this server and works with it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.parts import fetch_once
 pytestmark = [pytest.mark.processes, pytest.mark.contract("8.5")]
 VERSION = "0.3.0"
 NEEDED = ("certifi", "click", "honcho-ai==2.7.0", "httpx", "questionary", "rich<16", "typer<0.29")
-"""Its dependencies, with a `certifi` that can be had: it asks for one of the very day it was published."""
+"""Its dependencies, with an available version of `certifi`: it requires one released on the same day."""
 RUN = "import sys; sys.argv[0] = 'honcho'; from honcho_cli.main import app; app()"
 PROGRAM = (sys.executable, "-S", "-c", RUN)
-"""Without our own packages: those of its folders alone."""
+"""Starts it with only the packages in its own folders."""
 
 
 @pytest.fixture(scope="module")
 def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server whose tokens are too short-lived for the command line, which so renews them with every command."""
+    """Start a server with short-lived tokens, so that the command line renews them for every command."""
     keys = {"AUTH_USE_AUTH": "true", "AUTH_JWT_SECRET": SECRET, "AUTH_ACCESS_SECONDS": "50"}
     with running(tmp_path_factory.mktemp("short"), **keys) as server:
         yield server
@@ -37,7 +37,7 @@ def served(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of the command line, whose packages are fetched once."""
+    """Return the environment of the command line; its packages are downloaded once."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet"]
     cache = request.config.cache
     itself = fetch_once(cache, f"honcho-cli-{VERSION}", [*pip, "--no-deps", f"honcho-cli=={VERSION}"], "--target")
@@ -53,7 +53,7 @@ def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
 
 
 def ask(env: Mapping[str, str], *arguments: str) -> Any:
-    """What a command prints as JSON."""
+    """Run a command and return its JSON output."""
     command: Sequence[str] = [*PROGRAM, *arguments, "--json"]
     ran = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,4 +1,4 @@
-"""Requests and items with keys: sent again they change nothing and are answered as the first time."""
+"""Requests and items with idempotency keys: repetitions change nothing and get the first response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import answers
-from hermes.memory_server.engine.answers import FORGOTTEN, KEPT, KeyedRequest, KeySpace, forget_answers, keep_answer
+from hermes.memory_server.engine.answers import (
+    ANSWER_LIFETIME_MICROSECONDS,
+    ANSWERS_PER_TRANSACTION,
+    KeyedRequest,
+    KeySpace,
+    forget_answers,
+    keep_answer,
+)
 from tests.memory_server.in_file import wait_for_work
 from tests.memory_server.inside import serving
 from tests.memory_server.keys_table import ROUTES, W
@@ -26,7 +33,7 @@ from tests.store.still_clock import StillClock
 pytestmark = [pytest.mark.contract("9.6", "P2"), pytest.mark.processes]
 HEADER = "Idempotency-Key"
 READING = ("/list", "/search", "/chat", "/representation", "/query", "peers/{peer_id}/sessions", "/v3/keys")
-"""What POST routes end with that store nothing."""
+"""Suffixes of POST routes that store nothing."""
 CREATING: dict[str, Any] = {
     "/peers": {"id": "new", "metadata": {"a": [1, 2]}},
     "/sessions": {"id": "new", "metadata": {"a": 1}, "peers": {f"p{n}": {} for n in range(120)}},
@@ -42,7 +49,7 @@ CREATING: dict[str, Any] = {
 
 
 def counted(http: httpx.Client) -> list[int]:
-    """How many of everything there are."""
+    """Return the number of objects of each kind."""
     sessions = http.post("/sessions/list", json={}).json()
     lists = [http.post(f"/{name}/list", json={}).json()["total"] for name in ("peers", "conclusions", "scopes")]
     told = [http.post(f"/sessions/{s['id']}/messages/list", json={}).json()["total"] for s in sessions["items"]]
@@ -63,7 +70,7 @@ def test_every_route_that_creates_takes_a_key_and_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("path", [*CREATING])
-def test_request_sent_again_with_its_key_changes_nothing_and_is_answered_as_before(
+def test_request_repeated_with_its_key_changes_nothing_and_gets_the_first_response(
     quiet: httpx.Client, path: str
 ) -> None:
     say(quiet, "talk", "I am here.")
@@ -139,7 +146,7 @@ def keyed(*numbers: int) -> dict[str, Any]:
     }
 
 
-def test_batch_of_which_a_part_is_known_adds_the_rest_and_answers_all_in_order(quiet: httpx.Client) -> None:
+def test_partly_known_batch_adds_the_rest_and_answers_all_in_order(quiet: httpx.Client) -> None:
     first = quiet.post("/sessions/s/messages", json=keyed(1, 2)).json()
     mixed = quiet.post("/sessions/s/messages", json=keyed(3, 2, 4, 1, 3)).json()
     assert [message["content"] for message in mixed] == ["m3", "m2", "m4", "m1", "m3"]
@@ -150,7 +157,7 @@ def test_batch_of_which_a_part_is_known_adds_the_rest_and_answers_all_in_order(q
     assert [message["id"] for message in told] == [first[0]["id"], first[1]["id"], mixed[0]["id"], mixed[2]["id"]]
 
 
-def test_another_message_under_a_known_key_is_refused_with_all_that_came_along(quiet: httpx.Client) -> None:
+def test_another_message_under_a_known_key_is_refused_with_its_whole_batch(quiet: httpx.Client) -> None:
     quiet.post("/sessions/s/messages", json=keyed(1)).raise_for_status()
     body = keyed(2, 1)
     body["messages"][1]["content"] = "something else"
@@ -178,7 +185,7 @@ def test_conclusion_with_a_key_is_stored_once(quiet: httpx.Client) -> None:
     assert {item["content"]: item for item in stored["items"]}["ann sings"] == first[0]
 
 
-def test_message_is_answered_as_it_was_first_written_though_it_was_changed_since(quiet: httpx.Client) -> None:
+def test_repeated_message_is_answered_as_first_written_although_changed_since(quiet: httpx.Client) -> None:
     first = quiet.post("/sessions/s/messages", json=keyed(1))
     quiet.put(f"/sessions/s/messages/{first.json()[0]['id']}", json={"metadata": {"b": 2}}).raise_for_status()
     assert quiet.post("/sessions/s/messages", json=keyed(1)).content == first.content
@@ -211,7 +218,7 @@ def post(http: httpx.Client, path: str, body: Any, key: str = "k") -> httpx.Resp
     return http.post(path, json=body, headers={HEADER: key})
 
 
-def test_replay_of_a_clone_that_was_deleted_names_no_session_that_is_not_there(quiet: httpx.Client) -> None:
+def test_replay_of_a_deleted_clone_names_no_missing_session(quiet: httpx.Client) -> None:
     say(quiet, "talk", "one", "two")
     first = post(quiet, "/sessions/talk/clone", None).json()["id"]
     kept = post(quiet, "/sessions/talk/clone", None, "another").json()["id"]
@@ -273,24 +280,22 @@ async def test_key_is_free_again_after_seven_days(database: Database) -> None:
     async with serving(database, clock) as http:
         path = "/v3/workspaces/w/sessions/s/messages"
         first = (await http.post(path, json=keyed(1))).json()
-        await clock.sleep(KEPT / 1_000_000)
+        await clock.sleep(ANSWER_LIFETIME_MICROSECONDS / 1_000_000)
         assert (await http.post(path, json=keyed(1))).json() == first
         await clock.sleep(1)
         assert (await http.post(path, json=keyed(1))).json() != first
 
 
 def test_answers_that_were_kept_long_enough_are_dropped_part_by_part(tx: Tx) -> None:
-    for number in range(FORGOTTEN + 2):
+    for number in range(ANSWERS_PER_TRANSACTION + 2):
         keep_answer(tx, KeySpace(1), KeyedRequest("r", f"k{number}", "d"), 201, "[]", at=number)
-    assert forget_answers(tx, at=KEPT + FORGOTTEN + 1)
-    assert not forget_answers(tx, at=KEPT + FORGOTTEN + 1)
-    assert [row.key for row in tx.execute(answers.select())] == [f"k{FORGOTTEN + 1}"]
+    assert forget_answers(tx, at=ANSWER_LIFETIME_MICROSECONDS + ANSWERS_PER_TRANSACTION + 1)
+    assert not forget_answers(tx, at=ANSWER_LIFETIME_MICROSECONDS + ANSWERS_PER_TRANSACTION + 1)
+    assert [row.key for row in tx.execute(answers.select())] == [f"k{ANSWERS_PER_TRANSACTION + 1}"]
 
 
 @pytest.mark.stress
-def test_lost_replies_that_are_asked_for_again_leave_exact_counts_in_exact_order(
-    server: Served, workspace: str
-) -> None:
+def test_retries_after_lost_replies_leave_exact_counts_in_exact_order(server: Served, workspace: str) -> None:
     writers, each = 16, scale(25, 1000)
 
     def write(writer: int) -> int:

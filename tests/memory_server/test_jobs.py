@@ -1,4 +1,4 @@
-"""Jobs as rows: order within a unit, leases, tries, and how long they are kept."""
+"""Jobs as rows: order within a unit, leases, attempts and retention."""
 
 from __future__ import annotations
 
@@ -48,10 +48,12 @@ async def test_lease_that_ran_out_is_taken_over_and_its_old_owner_cannot_finish(
     await add(database)
     old = await database.write(lambda tx: jobs.claim_job(tx, "old", "summary", NOW))
     assert old is not None
-    assert await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE)) is None
-    await database.write(lambda tx: jobs.renew_job(tx, old, NOW + jobs.LEASE))
-    assert await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE + 1)) is None
-    new = await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + 2 * jobs.LEASE + 1))
+    assert await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE_MICROSECONDS)) is None
+    await database.write(lambda tx: jobs.renew_job(tx, old, NOW + jobs.LEASE_MICROSECONDS))
+    assert (
+        await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + jobs.LEASE_MICROSECONDS + 1)) is None
+    )
+    new = await database.write(lambda tx: jobs.claim_job(tx, "new", "summary", NOW + 2 * jobs.LEASE_MICROSECONDS + 1))
     assert new is not None
     assert not await database.write(lambda tx: jobs.finish_job(tx, old, NOW))
     assert await database.write(lambda tx: jobs.finish_job(tx, new, NOW))
@@ -60,14 +62,14 @@ async def test_lease_that_ran_out_is_taken_over_and_its_old_owner_cannot_finish(
 async def test_webhook_that_fails_is_tried_again_and_then_kept_with_its_reason(database: Database) -> None:
     await add(database, "webhook")
     at = NOW
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         claimed = await claim(database, at, "webhook")
         assert claimed is not None
         await give_up(database, claimed, at)
         assert await claim(database, at, "webhook") is None
-        at += jobs.BACK_OFF * 2**claimed.attempts
+        at += jobs.FIRST_RETRY_MICROSECONDS * 2**claimed.attempts
     kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT state, attempts, error FROM jobs").all())
-    assert [tuple(row) for row in kept] == [("failed", jobs.ATTEMPTS, "no")]
+    assert [tuple(row) for row in kept] == [("failed", jobs.MAX_ATTEMPTS, "no")]
 
 
 async def test_done_work_is_forgotten_after_a_day_and_failed_work_after_a_month(database: Database) -> None:
@@ -102,7 +104,7 @@ async def test_job_that_is_given_back_can_be_taken_at_once_and_has_lost_no_try(d
     assert await claim(database, NOW) == first
 
 
-async def test_what_goes_over_what_was_learnt_waits_for_earlier_learning_of_its_workspace(database: Database) -> None:
+async def test_jobs_that_review_conclusions_wait_for_earlier_learning_of_the_workspace(database: Database) -> None:
     await add(database, kind="representation", unit="learn")
     await add(database, kind="dream", unit="dream")
     await add(database, kind="representation", unit="later")
@@ -122,12 +124,12 @@ async def test_dream_does_not_wait_for_a_message_that_keeps_failing(database: Da
     await add(database, kind="representation", unit="learn")
     await add(database, kind="dream", unit="dream")
     at = NOW
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         assert await claim(database, at, "dream") is None
         lesson = await claim(database, at, "representation")
         assert lesson is not None
         await give_up(database, lesson, at)
-        at += jobs.LONGEST_BACK_OFF
+        at += jobs.MAX_RETRY_MICROSECONDS
     assert await claim(database, at, "dream") is not None
 
 
@@ -137,10 +139,10 @@ async def test_reason_of_a_failure_is_kept_in_bounds(database: Database) -> None
     assert claimed is not None
     await database.write(lambda tx: jobs.fail_job(tx, claimed, "no" * 10_000, NOW))
     kept = await database.read(lambda tx: tx.exec_driver_sql("SELECT length(error) FROM jobs").scalar())
-    assert kept == jobs.REASON_CHARS
+    assert kept == jobs.MAX_REASON_CHARS
 
 
-async def test_job_that_was_cut_off_before_the_clock_was_set_back_is_taken_over_at_once(database: Database) -> None:
+async def test_job_interrupted_before_the_clock_was_set_back_is_taken_over_at_once(database: Database) -> None:
     await add(database)
     assert await claim(database, NOW) is not None
     yesterday = NOW - 24 * 3600 * 1_000_000
@@ -157,7 +159,7 @@ async def test_lease_is_respected_by_a_clock_that_is_a_little_behind(database: D
     assert await claim(database, NOW) is None
 
 
-async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is_left(database: Database) -> None:
+async def test_thousands_of_finished_jobs_are_deleted_in_parts(database: Database) -> None:
     values = "'summary', 'u', 1, '{}', 'done', 0, 1"
     many = f"INSERT INTO jobs (kind, unit, workspace_id, payload, state, created_at, finished_at) SELECT {values}"
     numbers = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 2500)"
@@ -172,13 +174,13 @@ async def test_thousands_of_finished_jobs_are_dropped_part_by_part_until_none_is
 async def test_promised_work_is_tried_for_as_long_as_it_takes(database: Database, kind: jobs.JobKind) -> None:
     await add(database, kind=kind)
     at = NOW
-    for tries in range(1, 4 * jobs.ATTEMPTS):
+    for tries in range(1, 4 * jobs.MAX_ATTEMPTS):
         claimed = await database.write(lambda tx, at=at: jobs.claim_job(tx, "me", kind, at))  # type: ignore[misc]
         assert claimed is not None, f"after {tries} tries"
         assert claimed.attempts == tries
         await give_up(database, claimed, at)
-        at += jobs.LONGEST_BACK_OFF
-    assert jobs.LONGEST_BACK_OFF < jobs.LONGEST_WAIT, "else it would be taken for set by another clock"
+        at += jobs.MAX_RETRY_MICROSECONDS
+    assert jobs.MAX_RETRY_MICROSECONDS < jobs.MAX_WAIT_MICROSECONDS, "else it would be taken for set by another clock"
 
 
 @pytest.mark.parametrize("kind", jobs.APART)
@@ -186,11 +188,11 @@ async def test_job_that_fails_again_and_again_holds_up_no_other(database: Databa
     for _ in range(2):
         await add(database, kind=kind, unit="unit:1")
     at = NOW
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         claimed = await claim(database, at, kind)
         assert claimed is not None
         assert claimed.id == 1, "one after another"
         await give_up(database, claimed, at)
-        at += jobs.LONGEST_BACK_OFF
+        at += jobs.MAX_RETRY_MICROSECONDS
     claims = [await claim(database, at, kind) for _ in range(2)]
     assert [claimed.id if claimed else None for claimed in claims] == [1, 2]

@@ -1,4 +1,4 @@
-"""What becomes of secrets, of what is not to be remembered, and of an agent's replies."""
+"""Treatment of secrets, of statements not to be remembered, and of an agent's replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each key opens what the table says and nothing else, and no answer tells what its holder may not know."""
+"""Each key permits exactly what the table says, and no response reveals more than its holder may know."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ BODIES: dict[str, Any] = {
     **{operation: {} for operation in ROUTES if operation.endswith(("/list", "/representation", "}/sessions"))},
     f"POST {W}/sessions": {"id": "{session_id}"},
 }
-"""What is asked. Elsewhere the body is nonsense: that it is refused with 422 shows that the door was open."""
+"""Bodies of requests. Other routes get an invalid body: a 422 shows that the key was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A server that is filled, and the one client that asks with all keys."""
+    """A server with data, and the one client that sends requests with all keys."""
 
     url: str
     asked: httpx.Client
@@ -76,7 +76,7 @@ def make_key(claims: dict[str, object]) -> str:
 
 @pytest.fixture(scope="module")
 def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two workspaces in which everybody has said something that not everybody heard."""
+    """Create two workspaces in which everybody has sent messages that not everybody received."""
     folder = tmp_path_factory.mktemp("keys")
     with running(folder, AUTH_USE_AUTH="true", AUTH_JWT_SECRET=SECRET) as served:
         for workspace in ("w", "v"):
@@ -97,7 +97,7 @@ def world(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def merged(world: World) -> dict[str, str]:
-    """Where the name of a peer that was merged leads: another peer, and a session that both were in."""
+    """Return where the name of a merged peer leads: another peer, and a session that both were in."""
     with _inside(world, "m") as admin:
         for peer, text in (("old", "I like tea."), ("new", "I like magnolia.")):
             say(admin, "talk", text, peer=peer)
@@ -151,7 +151,7 @@ def test_every_route_has_a_rule() -> None:
     assert {*described()} - OPEN | {f"POST {W}/sessions/{{session_id}}/messages/"} == {*ROUTES}
 
 
-def test_every_field_that_names_something_else_has_a_rule_where_narrow_keys_pass() -> None:
+def test_every_field_that_names_an_object_has_a_rule_where_narrow_keys_pass() -> None:
     decided = {(_general(operation), field) for operation, field in FIELDS}
     for operation, told in described().items():
         if operation in OPEN or not ROUTES[operation].keys() & {"peer", "session"}:
@@ -191,7 +191,7 @@ def _filled(value: Any, place: dict[str, str]) -> Any:
 
 
 def ask(served: World, kind: str, operation: str, place: dict[str, str], body: Any, **named: str) -> httpx.Response:
-    """One request with one key, as `kind` says or for a session of another name."""
+    """Send one request with the key of a kind, optionally for another session."""
     claims = KEYS[kind]
     method, _, path = operation.partition(" ")
     headers = {} if claims is None else {"Authorization": f"Bearer {make_key({**claims, **named})}"}
@@ -203,7 +203,7 @@ def ask(served: World, kind: str, operation: str, place: dict[str, str], body: A
 
 
 def opened(served: World, operation: str, body: Any) -> Rule:
-    """Which objects each kind of key opens."""
+    """Return the objects that each kind of key opens."""
     found: Rule = {}
     for kind in KEYS:
         for name in OBJECTS:
@@ -280,7 +280,7 @@ def test_config_of_a_co_member_is_read_and_set_with_the_sessions_key_alone(world
     assert statuses == {"none": [401, 401], "admin": wide, "workspace": wide, "peer": [401, 401], "session": wide}
 
 
-def test_key_of_a_peer_makes_a_session_with_itself_in_it_and_enters_none_of_strangers(world: World) -> None:
+def test_a_peers_key_creates_its_own_session_and_opens_no_stranger_s(world: World) -> None:
     new = {"id": "hers", "metadata": {"a": 1}}
     made = ask(world, "peer", f"POST {W}/sessions", PLACES["own"], new)
     assert (made.status_code, made.json()["metadata"]) == (201, {"a": 1})
@@ -320,7 +320,7 @@ def test_key_of_a_peer_sees_no_other_peer_through_the_context_of_a_session(world
         assert ask(world, "peer", f"{base}?{query}", PLACES["own"], None).status_code == 401, query
 
 
-def test_key_of_a_peer_sees_others_in_the_context_of_a_session_as_that_peer_does(world: World) -> None:
+def test_a_peers_key_sees_others_in_a_context_from_that_peers_perspective(world: World) -> None:
     query = "peer_target=carol&peer_perspective=alice"
     told = ask(world, "peer", f"GET {W}/sessions/talk/context?{query}", PLACES["own"], None).json()
     assert "milk" in told["peer_representation"], "alice heard it; what carol said elsewhere she did not"
@@ -328,7 +328,7 @@ def test_key_of_a_peer_sees_others_in_the_context_of_a_session_as_that_peer_does
     assert ask(world, "peer", f"GET {W}/sessions/talk/context?{both}", PLACES["own"], None).status_code == 401
 
 
-def test_key_of_a_session_gets_members_and_makes_missing_peers_and_changes_nothing(world: World) -> None:
+def test_a_sessions_key_gets_members_and_creates_missing_peers_and_changes_nothing(world: World) -> None:
     route = f"POST {W}/peers"
     with _inside(world, "w") as admin:
         before = admin.post("/peers", json={"id": "carol", "metadata": {"a": 1}}).json()
@@ -362,7 +362,7 @@ def test_key_of_a_session_that_is_deleted_shows_no_member(world: World) -> None:
     assert statuses == [200, 401]
 
 
-def test_key_of_a_peer_lists_the_sessions_that_it_is_in_and_none_that_it_has_left(world: World) -> None:
+def test_a_peers_key_lists_its_current_sessions_and_none_that_it_left(world: World) -> None:
     with _inside(world, "w") as admin:
         made = {"id": "left", "peers": {"alice": {}}, "metadata": {"plan": "cobalt"}}
         admin.post("/sessions", json=made).raise_for_status()

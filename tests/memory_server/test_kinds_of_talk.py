@@ -1,4 +1,5 @@
-"""No kind of conversation is searched worse than by plain full text: chats in five languages, and an assistant's."""
+"""Search is at least as good as plain full text for every kind of conversation: chats in five languages, and an
+assistant's."""
 
 from __future__ import annotations
 

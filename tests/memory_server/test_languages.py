@@ -1,4 +1,4 @@
-"""What people said is found in the language that they said it in."""
+"""Messages are found in the language in which they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits, status codes and error bodies of the wire, sent as no SDK would send them."""
+"""Limits, status codes and error bodies of the API, with requests that no SDK would send."""
 
 from __future__ import annotations
 

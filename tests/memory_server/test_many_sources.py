@@ -1,4 +1,4 @@
-"""What came from tens of thousands of messages is carried, and removed, whatever a statement may name at once."""
+"""Conclusions from tens of thousands of messages are copied and deleted despite the parameter limit of statements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hermes.memory_server.db.schema import open_database
 from tests.memory_server.inside import serving
 
 pytestmark = pytest.mark.contract("9.12")
-MANY = 33_000
-"""More than SQLite lets a statement name by default."""
+SOURCE_COUNT = 33_000
+"""Exceeds the parameters that SQLite allows in a statement by default."""
 WHEN = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture(autouse=True)
 def _default_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As SQLite is built by default; some systems build it with a larger one."""
+    """Set SQLite's default limit; some systems build it with a larger one."""
 
     def limited(connection: sqlite3.Connection) -> None:
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
@@ -34,15 +34,15 @@ def _default_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(tx: Tx) -> None:
-    """A session of many messages."""
+    """Create a session with many messages."""
     tx.exec_driver_sql("INSERT INTO workspaces (id, uid, name, created_at) VALUES (1, 'w', 'w', 1)")
     tx.exec_driver_sql("INSERT INTO peers (id, uid, workspace_id, name, created_at) VALUES (1, 'p', 1, 'ann', 1)")
     tx.exec_driver_sql(
         "INSERT INTO sessions (id, uid, workspace_id, name, created_at, message_count) VALUES (1, 's', 1, 's', 1, ?)",
-        (MANY,),
+        (SOURCE_COUNT,),
     )
     names = "id, public_id, workspace_id, session_id, peer_id, token_count, content, created_at, seq"
-    rows = [(n, f"m{n}", n) for n in range(1, MANY + 1)]
+    rows = [(n, f"m{n}", n) for n in range(1, SOURCE_COUNT + 1)]
     tx.exec_driver_sql(f"INSERT INTO messages ({names}) VALUES (?, ?, 1, 1, 1, 1, 'x', 1, ?)", rows)
     tx.exec_driver_sql("INSERT INTO message_index (rowid, scope, content) SELECT id, scope, content FROM message_texts")
 
@@ -57,23 +57,23 @@ async def take(client: httpx.AsyncClient, *items: dict[str, Any]) -> None:
     assert answer.json() == {"added": len(items), "present": 0, "refused": []}
 
 
-async def test_conclusion_of_more_messages_than_a_statement_may_name_is_imported_and_exported(tmp_path: Path) -> None:
+async def test_conclusion_with_33000_source_messages_is_imported_and_exported(tmp_path: Path) -> None:
     database = open_database(tmp_path)
     await database.write(fill)
-    sources = [f"m{n}" for n in range(1, MANY + 1)]
+    sources = [f"m{n}" for n in range(1, SOURCE_COUNT + 1)]
     async with serving(database, SystemClock()) as client:
         await take(client, conclusion("c", message_ids=sources))
         told = (await client.get("/v3/workspaces/w/ext/export/conclusions")).json()
         assert told["items"][0]["message_ids"] == sources
         path = "/v3/workspaces/w/ext/conclusions/c/messages"
-        assert (await client.get(path)).json()["total"] == MANY
+        assert (await client.get(path)).json()["total"] == SOURCE_COUNT
 
 
-async def test_conclusion_drawn_from_more_than_a_statement_may_name_goes_with_the_last_of_them(tmp_path: Path) -> None:
+async def test_conclusion_with_33000_premises_is_deleted_with_the_last_one(tmp_path: Path) -> None:
     database = open_database(tmp_path)
     await database.write(fill)
     async with serving(database, SystemClock()) as client:
-        drawn = conclusion("drawn", level="deductive", source_ids=[*(f"gone{n}" for n in range(MANY)), "read"])
+        drawn = conclusion("drawn", level="deductive", source_ids=[*(f"gone{n}" for n in range(SOURCE_COUNT)), "read"])
         await take(client, conclusion("read", message_ids=["m1"]), drawn)
         answer = await client.delete("/v3/workspaces/w/ext/sessions/s/messages/m1")
         assert answer.json() == {"deleted": 1}

@@ -1,4 +1,4 @@
-"""What searches rest on is damaged or gone: it is made again, and processes that search beside a writer agree."""
+"""Damaged or missing search data is rebuilt, and processes that search beside a writer agree."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ async def test_index_of_words_that_is_gone_or_damaged_is_made_again(tmp_path: Pa
     await database.close()
 
 
-def made_again(caplog: pytest.LogCaptureFixture) -> int:
-    return sum("was made again" in record.getMessage() for record in caplog.records)
+def count_rebuilds(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("was rebuilt" in record.getMessage() for record in caplog.records)
 
 
-async def test_damaged_index_of_words_is_made_again_once_however_many_open_the_folder(
+async def test_damaged_text_index_is_rebuilt_once_by_many_processes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = open_database(tmp_path)
@@ -87,7 +87,7 @@ async def test_damaged_index_of_words_is_made_again_once_however_many_open_the_f
         raw.execute("DELETE FROM message_index_docsize WHERE id < 5")
     for _ in range(3):
         await open_database(tmp_path).close()
-    assert made_again(caplog) == 1
+    assert count_rebuilds(caplog) == 1
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_whole_index_of_words_is_left_alone_however_its_messages_begin(
     await database.write(lambda tx: add(tx, [said]))
     await database.close()
     await open_database(tmp_path).close()
-    assert made_again(caplog) == 0
+    assert count_rebuilds(caplog) == 0
 
 
 async def test_index_of_words_that_an_earlier_version_wrote_is_whole(
@@ -131,7 +131,7 @@ async def test_index_of_words_that_an_earlier_version_wrote_is_whole(
         raw.execute("DROP TABLE message_index_docsize")
     for _ in range(2):
         await open_database(tmp_path).close()
-    assert made_again(caplog) == 1, "it was made again as the earlier version spelled it, and that is whole"
+    assert count_rebuilds(caplog) == 1, "the second opening finds it whole, in the earlier spelling"
 
 
 @pytest.mark.processes

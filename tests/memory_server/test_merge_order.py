@@ -1,4 +1,4 @@
-"""Merges beside each other, beside deletions and imports: in an order in which nothing is lost or mixed."""
+"""Merges concurrent with other merges, deletions and imports: nothing is lost or mixed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.db.tables import merge_rows, merges
-from hermes.memory_server.engine.merging import KEPT, begin_merge, forget_merges
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS, begin_merge, forget_merges
 from hermes.memory_server.engine.peers import ensure_peer
 from tests.memory_server.in_file import rows, wait_for_work
 from tests.memory_server.serving import Served, inside, kill, running, start
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.contract("9.13"), pytest.mark.processes]
 
 
 def merge(http: httpx.Client, peer: str, into: str, folder: Path | None = None) -> str:
-    """The id of a merge; done when the folder is given."""
+    """Merge a peer and return the merge's id; wait for it if the folder is given."""
     told = http.post(f"/ext/peers/{peer}/merge", json={"into": into})
     assert told.status_code == 202, told.text
     if folder is not None:
@@ -177,9 +177,7 @@ def test_what_either_peer_heard_is_heard_by_the_merged_one(http: httpx.Client, s
     assert sorted(ids(http.get("/sessions/s/peers"))) == ["ann", "ann-phone", "ben"]
 
 
-def test_who_was_taken_out_of_a_session_since_a_merge_stays_out_when_it_is_undone(
-    http: httpx.Client, server: Served
-) -> None:
+def test_peer_removed_from_a_session_after_a_merge_stays_out_after_its_undo(http: httpx.Client, server: Served) -> None:
     make_peers(http, "ann", "ann-phone")
     http.post("/sessions", json={"id": "s", "peers": {"ann": {}, "ann-phone": {}, "ben": {}}}).raise_for_status()
     made = merge(http, "ann-phone", "ann", server.folder)
@@ -203,7 +201,7 @@ def test_merge_is_undone_although_a_third_peer_of_its_conclusions_was_deleted(
 
 
 def state(http: httpx.Client) -> dict[str, Any]:
-    """What is shown of everybody."""
+    """Return everything that is shown of all peers."""
     said = [http.post(f"/sessions/s/messages/list?size=100&page={page}").json()["items"] for page in range(1, 8)]
     return {
         "said": [(message["peer_id"], message["content"]) for page in said for message in page],
@@ -214,11 +212,11 @@ def state(http: httpx.Client) -> dict[str, Any]:
 
 
 @pytest.mark.stress
-def test_merge_undo_and_deletion_that_are_killed_in_the_middle_come_to_their_end(tmp_path: Path) -> None:
+def test_merge_undo_and_deletion_complete_after_kills(tmp_path: Path) -> None:
     chance = random.Random(5)
 
     def killed_often() -> None:
-        """Let others work on it, and kill them in the middle; what they had begun is free at once."""
+        """Start servers that work on it, and kill each midway; their leases expire immediately."""
         for _ in range(scale(1, 15)):
             served = start(tmp_path)
             time.sleep(chance.uniform(0.0, 0.3))  # not to wait for anything: it is the moment of the kill
@@ -299,5 +297,5 @@ async def test_what_a_merge_noted_is_kept_while_it_is_under_way(database: Databa
         tx.execute(merge_rows.insert(), [{"merge_id": 1, "kind": "message", "row_id": 1}])
 
     await database.write(make)
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT + 1))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
     assert len(await database.read(lambda tx: tx.execute(merge_rows.select()).all())) == 1

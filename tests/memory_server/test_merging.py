@@ -10,7 +10,7 @@ import pytest
 
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.tables import merge_rows, merges
-from hermes.memory_server.engine.merging import KEPT, begin_merge, begin_undoing, forget_merges
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS, begin_merge, begin_undoing, forget_merges
 from hermes.memory_server.engine.peers import ensure_peer
 from hermes.memory_server.faults import Conflict
 from tests.memory_server.in_file import wait_for_work
@@ -18,16 +18,16 @@ from tests.memory_server.serving import Served
 from tests.memory_server.talking import held, ids, say, settle
 
 pytestmark = [pytest.mark.contract("9.13"), pytest.mark.processes]
-SAID = 60
+MESSAGE_COUNT = 60
 
 
 def fill(http: httpx.Client) -> None:
-    """ann is also ann-phone; ben hears both."""
+    """Create ann, who is also ann-phone; ben hears both."""
     for session, peer in (("desk", "ann"), ("phone", "ann-phone")):
         people = {peer: {}, "ben": {"observe_others": True}}
         http.post("/sessions", json={"id": session, "peers": people}).raise_for_status()
     say(http, "desk", "I live in Malta.", peer="ann")
-    say(http, "phone", *(f"I own stamp {n}." for n in range(SAID)), peer="ann-phone")
+    say(http, "phone", *(f"I own stamp {n}." for n in range(MESSAGE_COUNT)), peer="ann-phone")
     say(http, "both", "I am at the desk.", peer="ann")
     say(http, "both", "I am on the way.", peer="ann-phone")
     http.put("/peers/ann/card", json={"peer_card": ["ann's own"]}).raise_for_status()
@@ -38,7 +38,7 @@ def fill(http: httpx.Client) -> None:
 
 
 def state(http: httpx.Client) -> dict[str, Any]:
-    """What is shown of both."""
+    """Return everything that is shown of both."""
     sessions = ("desk", "phone", "both")
     return {
         "peers": sorted((peer["id"], str(peer["metadata"])) for peer in http.post("/peers/list").json()["items"]),
@@ -74,7 +74,7 @@ def test_preview_says_what_would_move_and_moves_nothing(http: httpx.Client, serv
     fill(http)
     before = state(http)
     told = http.get("/ext/peers/ann-phone/merge", params={"into": "ann"}).json()
-    assert told == {"messages": SAID + 1, "sessions": 2, "conclusions": 2 * SAID + 1, "cards": 2}
+    assert told == {"messages": MESSAGE_COUNT + 1, "sessions": 2, "conclusions": 2 * MESSAGE_COUNT + 1, "cards": 2}
     assert state(http) == before
 
 
@@ -83,7 +83,7 @@ def test_merged_peer_is_the_other_everywhere_and_its_name_leads_there(http: http
     merge(http, server.folder)
     assert [peer["id"] for peer in http.post("/peers/list").json()["items"]] == ["ann", "ben"]
     shown = state(http)
-    assert shown["authors"] == [["ann"], ["ann"] * SAID, ["ann", "ann"]]
+    assert shown["authors"] == [["ann"], ["ann"] * MESSAGE_COUNT, ["ann", "ann"]]
     assert shown["members"] == [["ann", "ben"], ["ann", "ben"], ["ann"]]
     assert shown["cards"] == [
         {"peer_card": ["ann's own"]},
@@ -112,14 +112,14 @@ def test_filter_on_a_name_that_was_merged_finds_what_is_under_the_other_now(http
     assert again.status_code == 202
     wait_for_work(server.folder)
     for asked in ("ann-phone", ["ann-phone"], {"in": ["nobody", "ann-phone"]}):
-        assert _count(http, "/sessions/phone/messages/list", {"peer_id": asked}) == SAID
-        assert _count(http, "/sessions/phone/messages/list", {"OR": [{"peer_id": asked}]}) == SAID
+        assert _count(http, "/sessions/phone/messages/list", {"peer_id": asked}) == MESSAGE_COUNT
+        assert _count(http, "/sessions/phone/messages/list", {"OR": [{"peer_id": asked}]}) == MESSAGE_COUNT
         assert _count(http, "/sessions/list", {"peer_id": asked}) == 3
         assert _count(http, "/peers/ben/sessions", {"peer_id": asked}) == 2
         assert _count(http, "/peers/list", {"id": asked}) == 1
         for key in ("observed", "observed_id"):
             assert _count(http, "/conclusions/list", {key: asked}) == _count(http, "/conclusions/list", {})
-        assert _count(http, "/conclusions/list", {"observer_id": asked, "observed": "third"}) > SAID
+        assert _count(http, "/conclusions/list", {"observer_id": asked, "observed": "third"}) > MESSAGE_COUNT
     assert _count(http, "/sessions/phone/messages/list", {"peer_id": {"ne": "ann-phone"}}) == 0
     assert _count(http, "/sessions/list", {"NOT": [{"peer_id": "ann-phone"}]}) == 0
     found = http.post("/search", json={"query": "stamp 7", "filters": {"peer_id": "ann-phone"}, "limit": 1}).json()
@@ -214,10 +214,10 @@ async def test_merge_can_be_undone_for_seven_days(database: Database) -> None:
         return public_id
 
     made = await database.write(make)
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS))
     with pytest.raises(Conflict, match="older than seven days"):
-        await database.write(lambda tx: begin_undoing(tx, "w", made, KEPT + 1))
-    assert await database.write(lambda tx: forget_merges(tx, KEPT + 1))
-    assert not await database.write(lambda tx: forget_merges(tx, KEPT + 1))
+        await database.write(lambda tx: begin_undoing(tx, "w", made, UNDO_WINDOW_MICROSECONDS + 1))
+    assert await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
+    assert not await database.write(lambda tx: forget_merges(tx, UNDO_WINDOW_MICROSECONDS + 1))
     assert await database.read(lambda tx: tx.execute(merge_rows.select()).all()) == []
-    assert (await database.write(lambda tx: begin_undoing(tx, "w", made, KEPT))).state == "undoing"
+    assert (await database.write(lambda tx: begin_undoing(tx, "w", made, UNDO_WINDOW_MICROSECONDS))).state == "undoing"

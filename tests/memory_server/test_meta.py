@@ -1,4 +1,4 @@
-"""What a folder says of itself: which embedder made its vectors, and how its rows are written."""
+"""Properties of a folder: the embedder of its vectors, and the format of its rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_folder_in_a_format_that_we_do_not_know_is_refused(tmp_path: Path)
 
 
 def as_version_one(folder: Path) -> None:
-    """Turn a folder back into what the first version wrote."""
+    """Turn a folder back into one of the first version."""
     change(
         folder,
         f"{';'.join(BEFORE_TRUTH)};"
@@ -102,7 +102,7 @@ async def test_folder_of_the_first_version_opens_works_on_and_says_its_embedder(
     assert said_in(tmp_path)["embedder"] == SHIPPED.embedder
 
 
-async def test_folder_of_the_first_version_is_refused_to_another_embedder_and_left_as_it_was(tmp_path: Path) -> None:
+async def test_first_version_folder_is_refused_with_another_embedder_and_unchanged(tmp_path: Path) -> None:
     await open_database(tmp_path).close()
     as_version_one(tmp_path)
     with pytest.raises(StoreEmbedderError):

@@ -1,4 +1,4 @@
-"""What Prometheus is told; whose key it takes stands in the table of keys."""
+"""Metrics for Prometheus; the table of keys has their permissions."""
 
 from __future__ import annotations
 

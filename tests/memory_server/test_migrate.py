@@ -1,4 +1,4 @@
-"""Moving a memory between a folder and PostgreSQL: nothing is lost, mixed or taken twice, wherever it is cut off."""
+"""Moving a memory between a folder and PostgreSQL: wherever it is interrupted, no row is lost, mixed or duplicated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hermes.memory_server.db.move_places import FolderPlace, MovePlace, Postgres
 from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, open_postgres
 from hermes.memory_server.db.tables import meta
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving
@@ -46,7 +46,7 @@ QUESTIONS = ["Where do I live?", "boat", "日本", "cafe"]
 
 @pytest.fixture(params=KINDS)
 def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> Ends:
-    """A memory of some of everything at the source; the parameter says which kind of place that is."""
+    """Return the ends of a move, with rows of every kind at the source; the parameter is the kind of the source."""
     monkeypatch.setattr(moving, "CHUNK_ROWS", 5)
     made = Ends(request.param, tmp_path / "memory", postgres)
     asyncio.run(fill(made.open_source()))
@@ -55,7 +55,7 @@ def ends(request: pytest.FixtureRequest, tmp_path: Path, postgres: Postgres, mon
 
 async def ask(opened: Database) -> list[Any]:
     """Return what searches find, and what was deleted about whom."""
-    buried = await opened.read(lambda tx: buried_at(tx, 1, "ann: I own a boat."))
+    buried = await opened.read(lambda tx: find_tombstone_time(tx, 1, "ann: I own a boat."))
     async with serving(opened) as client:
         found = [await client.post("/v3/workspaces/w/search", json={"query": asked}) for asked in QUESTIONS]
         return [buried, *([item["content"] for item in answer.json()] for answer in found)]
@@ -107,11 +107,11 @@ def test_moved_memory_comes_back_row_by_row(ends: Ends, tmp_path: Path, postgres
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The simulated end of the process."""
 
 
 def dying(place: MovePlace, steps: Iterator[bool]) -> MovePlace:
-    """Have a place end the process before, within or after one of its steps."""
+    """Make a place end the process before, within or after one of its steps."""
 
     def watched(name: str) -> Callable[..., Any]:
         inner = getattr(place, name)
@@ -205,7 +205,7 @@ def test_command_that_is_killed_goes_on_and_says_what_to_do_next(tmp_path: Path,
 
 
 def cut_off(ends: Ends, at: str) -> None:
-    """Begin a move, and leave it at its first step of a kind."""
+    """Start a move, and interrupt it at the first step of a kind."""
 
     def tell(step: str, table: str, _done: int, _total: int) -> None:
         if (step, table) == (at, "messages"):
@@ -216,7 +216,7 @@ def cut_off(ends: Ends, at: str) -> None:
 
 
 def change(ends: Ends, statement: str, *, where: str) -> None:
-    """Change rows behind a move: at the source, or in what is being filled."""
+    """Change rows during a move: at the source, or in the partly filled target."""
     if (where == "source") == (ends.kind == "folder"):
         with sqlite3.connect(ends.folder / (FILE if where == "source" else MOVING_FILE)) as connection:
             for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
@@ -257,14 +257,14 @@ def test_target_that_holds_something_is_refused_and_the_source_goes_on(
     asyncio.run(fill(ends.open_target()))
     with closing(*ends.pair()) as (_, target):
         before = read_all(target)
-        with pytest.raises(TransferError, match="holds a memory already"):
+        with pytest.raises(TransferError, match="already contains a memory"):
             ends.move()
         assert read_all(target) == before
     asyncio.run(write(ends.open_source()))
 
 
 async def write(opened: Database) -> None:
-    """Write, or raise what refuses it."""
+    """Write to a database; raise the error of a refusal."""
     try:
         await opened.write(lambda tx: append_messages(tx, "w", "one", [draft("more", "ann")], AT))
     finally:
@@ -293,7 +293,7 @@ def test_remainder_of_another_move_is_refused_and_named(ends: Ends, tmp_path: Pa
     asyncio.run(fill(opened))
     source, target = ends.pair()
     with closing(source, target, other):
-        with pytest.raises(TransferError, match=f"what a move from {source} has brought so far"):
+        with pytest.raises(TransferError, match=f"unfinished copy of a move from {source}"):
             moving.move(other, target, quietly)
         third = PostgresPlace(DatabaseAddress.parse(postgres.create(), "test"))
         with closing(third), pytest.raises(TransferError, match=f"is being moved to {target}"):

@@ -1,4 +1,4 @@
-"""MiniLM, out of its package and run with numpy."""
+"""MiniLM from its package, computed with numpy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hermes.memory_server.minilm import SPACE, MiniLm
 
 EXPECTED = [-0.0256, 0.0350, -0.0361, -0.0410, -0.0342, -0.0117]
-"""The first numbers that onnxruntime gives for the same file and text."""
+"""The first numbers that onnxruntime returns for the same file and text."""
 
 
 async def test_direction_of_a_sentence_is_the_one_that_the_reference_runtime_gives() -> None:

@@ -1,4 +1,4 @@
-"""Asking a model: what endpoints do wrong, and what comes of it."""
+"""Requests to a model: errors of endpoints, and their consequences."""
 
 from __future__ import annotations
 

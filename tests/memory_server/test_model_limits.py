@@ -1,4 +1,4 @@
-"""Caps, outages and waiting jobs: what is not asked of a model is neither lost nor called done."""
+"""Caps, outages and waiting jobs: a request that is not sent is neither lost nor reported as done."""
 
 from __future__ import annotations
 

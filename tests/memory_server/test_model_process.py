@@ -1,4 +1,4 @@
-"""A server in a process of its own with a model: killed, it neither forgets a request nor counts one that was not."""
+"""A server process with a model: after a kill every request is counted, exactly once."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 @contextmanager
 def hanging(folder: Path, purpose: str) -> Iterator[httpx.Client]:
-    """A server whose model never answers. It is killed once it has asked for this purpose."""
+    """Run a server whose model never answers; kill it once it has sent a request for this purpose."""
     with beside(LoopbackServer(then=says("x", ending="hang"))) as model:
         write_model(folder, url=model.base_url, guests=True)
         served = start(folder)
@@ -84,7 +84,7 @@ def hanging(folder: Path, purpose: str) -> Iterator[httpx.Client]:
 @pytest.mark.processes
 @pytest.mark.contract("9.3")
 def test_a_kill_during_each_kind_of_work_loses_nothing_and_does_nothing_twice(tmp_path: Path) -> None:
-    """Learning, a summary, a question, a dream."""
+    """The kinds of work are learning, a summary, a question and a dream."""
     with hanging(tmp_path, "") as http:
         say(http, "s", *(f"I plan day {number} of my trip." for number in range(1, 60)))
     with hanging(tmp_path, "summary") as http:

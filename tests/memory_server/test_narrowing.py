@@ -1,4 +1,4 @@
-"""Filters that an index answers give what the same filters give without one."""
+"""Filters return the same results with and without an index."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.functions import holds_json
-from hermes.memory_server.db.matching import FACTS, MANY, facts_of, pattern_facts
+from hermes.memory_server.db.matching import MAX_FACTS, OVERFLOW_FACT, facts_of, pattern_facts
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine import allowed, candidates, messages, narrowing, search, words
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
@@ -27,7 +27,7 @@ LEAVES: list[Any] = ["x", "y", "", 1, 1.0, 2.5, True, False, None, "1", "*", "ä
 
 @pytest.fixture
 def talk(tx: Tx) -> Tx:
-    """Forty messages of three people in two sessions, on forty days, with metadata."""
+    """Store forty messages of three people in two sessions, on forty days, with metadata."""
     for n in range(40):
         made = replace(
             draft(f"I own house number {n} in {'Malta' if n % 4 else 'Gozo'}.", f"p{n % 3}"),
@@ -68,8 +68,8 @@ FILTERS: dict[str, Mapping[str, Any]] = {
 
 
 def found(tx: Tx, filters: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """What lists and searches find with a filter, everywhere. How rare a word is depends on where one looks, so the
-    order of a search is not compared."""
+    """Yield the results of lists and searches with a filter, in every area. Results of searches are sorted, because the
+    rarity of words, and so the order, depends on the area."""
     if "peer_perspective" not in filters:
         for session in ("s0", "s1"):
             paged = list_messages(tx, "w", session, filters, PageRequest(size=100))
@@ -91,23 +91,23 @@ def test_index_changes_no_answer(talk: Tx, name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", [*FILTERS])
 def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small numbers lead every search through all that is allowed."""
+    """Small limits make every search examine all allowed rows."""
     as_ever = list(found(talk, FILTERS[name]))
-    monkeypatch.setattr(narrowing, "FEW", 3)
-    monkeypatch.setattr(allowed, "PART", 7)
-    monkeypatch.setattr(candidates, "LOOKED_AT", 1)
+    monkeypatch.setattr(narrowing, "MAX_SHORT_LIST_MESSAGES", 3)
+    monkeypatch.setattr(allowed, "MESSAGES_PER_QUERY", 7)
+    monkeypatch.setattr(candidates, "MAX_CHECKED_MESSAGES", 1)
     assert as_ever == list(found(talk, FILTERS[name]))
 
 
 def test_word_that_everyone_uses_is_found_where_only_old_messages_are_allowed(
     talk: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "HOLDERS", 5)
+    monkeypatch.setattr(words, "MAX_NEWEST_ROWS", 5)
     filters = {"created_at": {"lt": "2023-11-16T00:00:00Z"}}
     rows = search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
     expected = {"I own house number 1 in Malta.", "I own house number 0 in Gozo."}
     assert {row.content for row in rows} == expected
-    monkeypatch.setattr(narrowing, "FEW", 0)
+    monkeypatch.setattr(narrowing, "MAX_SHORT_LIST_MESSAGES", 0)
     assert rows == search_messages(talk, new_index(), SearchArea(1), question("house"), filters, 10)
 
 
@@ -127,10 +127,10 @@ def test_changed_metadata_is_found_as_it_is_now(talk: Tx) -> None:
 
 
 def test_document_with_more_facts_than_are_kept_is_found_all_the_same(tx: Tx) -> None:
-    many = {"list": [*range(FACTS + 1)]}
-    assert facts_of(json.dumps(many)) == (MANY,)
+    many = {"list": [*range(MAX_FACTS + 1)]}
+    assert facts_of(json.dumps(many)) == (OVERFLOW_FACT,)
     append_messages(tx, "w", "s", [replace(draft("I am many.", "ann"), metadata=json.dumps(many))], NOW)
-    for wanted, total in ((FACTS, 1), (FACTS + 1, 0)):
+    for wanted, total in ((MAX_FACTS, 1), (MAX_FACTS + 1, 0)):
         assert list_messages(tx, "w", "s", {"metadata": {"list": wanted}}, PageRequest()).total == total
 
 
@@ -156,7 +156,7 @@ def test_whatever_holds_a_pattern_has_its_facts() -> None:
 
 @pytest.fixture
 def overheard(talk: Tx) -> Tx:
-    """Two more sessions: one that p3 begins and p4 comes to later, and one that p4 begins and p1 comes to later."""
+    """Add two sessions: one that p3 begins and p4 joins later, and one that p4 begins and p1 joins later."""
     for session, author in (("s2", "p3"), ("s2", "p4"), ("s3", "p4"), ("s3", "p1")):
         append_messages(talk, "w", session, [draft(f"{author} has a house of {session} in Malta.", author)], NOW)
     return talk

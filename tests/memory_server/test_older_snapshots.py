@@ -1,4 +1,4 @@
-"""A search that began earlier sees conclusions where they were then, and puts none of them back into what is kept."""
+"""A search with an older snapshot sees conclusions as they were then, and caches none of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.contract("9.1")
 
 @pytest_asyncio.fixture
 async def database(tmp_path: Path) -> AsyncIterator[SqliteFile]:
-    """The AI holds one conclusion about bob and one about ann."""
+    """Open a database in which the AI holds one conclusion about bob and one about ann."""
     opened = open_database(tmp_path)
 
     def fill(tx: Tx) -> None:
@@ -62,7 +62,7 @@ async def work(database: SqliteFile) -> None:
 
 
 def kept(tx: Tx, index: VectorIndex, observed: str) -> list[VectorHit]:
-    """The rows that are kept of what the AI holds about a peer."""
+    """Return the cached rows of what the AI holds about a peer."""
     collection = find_collection(tx, get_peer(tx, "w", "ai").id, get_peer(tx, "w", observed).id)
     assert collection is not None
     return index.nearest_conclusions(tx, collection, embed(ASKED), 10)
@@ -73,7 +73,7 @@ def told(tx: Tx, index: VectorIndex, observed: str) -> list[str]:
     return [row.content for row in query_views(tx, index, [view], question(ASKED), 10, None)]
 
 
-async def test_search_in_an_older_snapshot_gives_nobody_back_what_the_undoing_of_a_merge_took(
+async def test_search_in_an_older_snapshot_does_not_revert_an_undone_merge(
     database: SqliteFile, tmp_path: Path
 ) -> None:
     index = new_index()
@@ -104,9 +104,7 @@ async def test_search_in_an_older_snapshot_puts_no_deleted_conclusion_back(
     assert await database.read(lambda tx: kept(tx, index, "ann")) == []
 
 
-async def test_search_in_an_older_snapshot_tells_of_nobody_what_is_held_about_another_in_it(
-    database: SqliteFile, tmp_path: Path
-) -> None:
+async def test_search_in_an_older_snapshot_does_not_see_a_later_merge(database: SqliteFile, tmp_path: Path) -> None:
     index = new_index()
     with transaction(tmp_path) as older:
         assert older.execute(select(tables.conclusions.c.id)).first() is not None  # its snapshot begins

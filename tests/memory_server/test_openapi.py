@@ -1,4 +1,5 @@
-"""Our description of the API against the reference server's (3.0.12): nothing missing, nothing more asked for.
+"""Our OpenAPI document compared with that of the reference server (3.0.12): it lacks nothing and requires nothing more.
+`shapes.describe` made `reference.json` from the document that the reference server publishes.
 
 `reference.json` was made with `shapes.describe` from the document that the reference server shows of itself.
 """
@@ -16,7 +17,7 @@ from tests.memory_server.shapes import described
 REFERENCE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("reference.json").read_text("utf-8"))
 OWN = {"GET /metrics"}
 NEWER = {"POST /v3/workspaces/{workspace_id}/chat", "GET /v3/workspaces/{workspace_id}/conclusions/{conclusion_id}"}
-"""What the newest SDK calls and the reference server of that version does not have."""
+"""Routes that the newest SDK calls and that version of the reference server does not have."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is kept of a workspace between searches and starts: it may be thrown away or damaged, and is never wrong."""
+"""The cached outline of a workspace may be deleted or damaged, and is never wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.contract("9.1")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlines, "WORTH_KEEPING", 10)
+    monkeypatch.setattr(outlines, "SAVE_AFTER_ROWS", 10)
 
 
 def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
@@ -90,9 +90,7 @@ async def look(database: SqliteFile, known: Outlines) -> list[object]:
     return [*lists(seen.rows), seen.ends]
 
 
-async def test_after_a_deletion_only_what_left_is_read_and_all_is_as_if_it_had_never_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_deletion_only_the_removed_ids_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database, chance = open_database(tmp_path), random.Random(15)
     for part in range(20):
         texts = [f"I own {chance.choice(WORDS)} {part}. " * chance.choice((1, 1, 1, 90)) for _ in range(12)]
@@ -117,7 +115,7 @@ async def test_after_a_deletion_only_what_left_is_read_and_all_is_as_if_it_had_n
 async def test_who_is_further_behind_than_is_written_down_reads_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "KEPT", 2)
+    monkeypatch.setattr(departures, "MAX_GENERATIONS", 2)
     database = await filled(tmp_path)
     index = Outlines(SHIPPED.dimension)
     await look(database, index)
@@ -129,10 +127,10 @@ async def test_who_is_further_behind_than_is_written_down_reads_everything(
     await database.close()
 
 
-async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_as_everything(
+async def test_too_many_removals_at_once_are_recorded_as_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "ROWS", 100)
+    monkeypatch.setattr(departures, "MAX_ROWS", 100)
     database = open_database(tmp_path)
     for _ in range(8):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
@@ -148,11 +146,11 @@ async def test_more_messages_that_leave_at_once_than_are_written_down_are_noted_
     await database.close()
 
 
-async def test_what_is_written_down_of_messages_that_left_does_not_grow_and_a_part_of_it_is_not_believed(
+async def test_the_list_of_removed_messages_is_bounded_and_a_partial_list_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(departures, "ROWS", 40)
-    monkeypatch.setattr(departures, "FORGOTTEN", 12)
+    monkeypatch.setattr(departures, "MAX_ROWS", 40)
+    monkeypatch.setattr(departures, "ROWS_PER_CLEANUP", 12)
     database = open_database(tmp_path)
     for _ in range(4):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
@@ -236,7 +234,7 @@ async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: st
 async def test_new_messages_are_found_after_the_database_was_put_back_from_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cleaned: bool
 ) -> None:
-    monkeypatch.setattr(outlines, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(outlines, "SAVE_PAUSE_SECONDS", 0.0)
     await (await filled(tmp_path)).close()
     shutil.copy(tmp_path / "memory.db", tmp_path / "copy")
     database = open_database(tmp_path)
@@ -317,8 +315,8 @@ async def _listed(folder: Path) -> list[str]:
 async def test_search_goes_by_words_while_a_long_history_is_read_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlines, "AT_ONCE", 5)
-    monkeypatch.setattr(outlines, "WAITING", outlines.count_waiting(5))
+    monkeypatch.setattr(outlines, "MAX_SEARCH_READ_ROWS", 5)
+    monkeypatch.setattr(outlines, "WAITING", outlines.count_newer(5))
     database = await filled(tmp_path)
     index = VectorIndex(SHIPPED.dimension)
     loading = Loading(database, index.outlines, SystemClock())

@@ -1,4 +1,4 @@
-"""Files that make a parser run or grow without end: read in a process that has limits, and that can be ended."""
+"""Files that make a parser run or grow without end are parsed in a process with limits, which can be killed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from hermes.memory_server import limits
 from hermes.memory_server.engine import parsing
-from hermes.memory_server.engine.parser import TOO_MUCH
+from hermes.memory_server.engine.parser import TOO_HEAVY
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.faults import Invalid, TooMany
 from tests.memory_server.pdfs import make_pdf
@@ -23,7 +23,7 @@ JSON = "application/json"
 
 
 def endless_pdf(operators: int = 120_000) -> bytes:
-    """A small file whose only page unfolds to a hundred thousand operators."""
+    """Return a small file whose only page expands to a hundred thousand operators."""
     drawn = zlib.compress(b"BT /F1 12 Tf " + b"1 0 0 1 10 10 Tm (hi) Tj " * operators + b"ET", 9)
     stream = b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(drawn), drawn)
     plain = make_pdf("x")
@@ -42,7 +42,7 @@ class Watched(list[subprocess.Popen[bytes]]):
 @pytest.fixture
 def started(processes: None, monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
-    monkeypatch.setattr(limits, "PARSER_DEADLINE", 200.0)  # a busy machine does not use it up
+    monkeypatch.setattr(limits, "PARSER_TIMEOUT_SECONDS", 200.0)  # a busy machine does not use it up
 
     class Recorded(subprocess.Popen[bytes]):
         def __init__(self, *given: Any, **options: Any) -> None:
@@ -57,16 +57,16 @@ def started(processes: None, monkeypatch: pytest.MonkeyPatch) -> Watched:
 async def test_pdf_that_takes_too_long_is_refused_and_its_process_ended(
     started: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PARSER_DEADLINE", 1.0)
+    monkeypatch.setattr(limits, "PARSER_TIMEOUT_SECONDS", 1.0)
     pdf = endless_pdf()
     assert len(pdf) < 200_000
-    with pytest.raises(Invalid, match=TOO_MUCH):
+    with pytest.raises(Invalid, match=TOO_HEAVY):
         await Parsers().read(pdf, PDF)
     assert [process.returncode for process in started] == [-9]
 
 
 async def test_file_that_takes_too_much_memory_is_refused(started: Watched) -> None:
-    with pytest.raises(Invalid, match=TOO_MUCH):
+    with pytest.raises(Invalid, match=TOO_HEAVY):
         await Parsers().read(b"[" + b"[[[[]]]]," * 500_000 + b"[]]", JSON)
     assert [process.returncode for process in started] == [0]
 
@@ -83,9 +83,9 @@ async def test_process_of_an_upload_that_nobody_waits_for_is_ended(started: Watc
 
 
 async def test_file_waits_for_its_turn_only_so_long(started: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PARSER_WAIT", 0.2)
+    monkeypatch.setattr(limits, "PARSER_WAIT_SECONDS", 0.2)
     parsers = Parsers()
-    reading = [asyncio.create_task(parsers.read(endless_pdf(), PDF)) for _ in range(limits.PARSERS)]
+    reading = [asyncio.create_task(parsers.read(endless_pdf(), PDF)) for _ in range(limits.MAX_PARSERS)]
     await asyncio.sleep(0)  # they have their places
     with pytest.raises(TooMany):
         await parsers.read(make_pdf("x"), PDF)
@@ -93,7 +93,7 @@ async def test_file_waits_for_its_turn_only_so_long(started: Watched, monkeypatc
     for task in reading:
         task.cancel()
     await asyncio.wait(reading)
-    assert len(started) == limits.PARSERS
+    assert len(started) == limits.MAX_PARSERS
 
 
 async def test_limit_that_the_system_does_not_have_is_said_once(

@@ -1,4 +1,4 @@
-"""Work on thousands of rows is done part by part: others write in between, and what is cut off is made good."""
+"""Work on thousands of rows runs in parts: others write in between, and interrupted work is completed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ S = "/v3/workspaces/w/sessions/s"
 
 
 class Counted(SqliteFile):
-    """A database that tells how many transactions wrote."""
+    """A database that counts its write transactions."""
 
     writes = 0
 
@@ -60,7 +60,7 @@ async def work(database: SqliteFile, clock: Any = None) -> None:
 
 
 async def test_thousands_of_members_join_and_leave_in_parts(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members, "PART", 50)
+    monkeypatch.setattr(members, "MEMBERS_PER_TRANSACTION", 50)
     names: dict[str, dict[str, bool]] = {f"p{n}": {} for n in range(240)}
     async with serving(counted) as client:
         assert (await client.post("/v3/workspaces/w/sessions", json={"id": "s", "peers": names})).status_code == 201
@@ -80,7 +80,7 @@ async def test_thousands_of_members_join_and_leave_in_parts(counted: Counted, mo
 async def test_members_that_are_refused_are_refused_before_anybody_joins(
     counted: Counted, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    monkeypatch.setattr(members, "PART", 50)
+    monkeypatch.setattr(members, "MEMBERS_PER_TRANSACTION", 50)
     async with serving(counted) as client:
         await client.post("/v3/workspaces/w/sessions", json={"id": "s", "peers": {"ann": {"observe_others": True}}})
         given = {f"p{n}": {"observe_others": n >= 190} for n in range(200)}
@@ -96,7 +96,7 @@ async def test_members_that_are_refused_are_refused_before_anybody_joins(
 
 
 async def test_message_in_a_session_of_thousands_costs_what_it_costs_elsewhere(counted: Counted) -> None:
-    """Not all members are read to append one message, but those who observe others are known."""
+    """Appending a message reads only the members that observe others."""
     given = {**{f"p{n}": {} for n in range(2000)}, "eve": {"observe_others": True}}
     async with serving(counted) as client:
         await client.post("/v3/workspaces/w/sessions", json={"id": "s", "peers": given})
@@ -110,7 +110,7 @@ async def test_message_in_a_session_of_thousands_costs_what_it_costs_elsewhere(c
 async def test_clone_is_made_in_parts_and_shown_when_it_is_whole(
     counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clone, "PART", 10)
+    monkeypatch.setattr(clone, "MESSAGES_PER_TRANSACTION", 10)
     await say(counted, 95)
     async with serving(counted) as client:
         before = counted.writes
@@ -148,10 +148,10 @@ async def test_clone_that_was_cut_off_is_seen_nowhere_and_removed_after_an_hour(
     assert rows(database, "SELECT count(*) FROM messages") == [(30,)]
 
 
-async def test_clone_of_a_session_that_is_deleted_meanwhile_is_refused_and_leaves_nothing(
+async def test_clone_of_a_session_deleted_meanwhile_is_refused_and_leaves_no_rows(
     database: SqliteFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clone, "PART", 10)
+    monkeypatch.setattr(clone, "MESSAGES_PER_TRANSACTION", 10)
     await say(database, 95)
     async with serving(database) as client:
         copied = clone.copy_part
@@ -180,7 +180,7 @@ TABLES = ("messages", "message_vectors", "message_facts", "conclusions", "member
 async def test_session_and_workspace_are_removed_in_parts_and_leave_nothing(
     counted: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "PART", 10)
+    monkeypatch.setattr(deletion, "ROWS_PER_TRANSACTION", 10)
     await say(counted, 95)
     await work(counted)
     async with serving(counted) as client:

@@ -1,4 +1,4 @@
-"""What clients without an SDK meet, as the reference server answers it: other names, missing things, shapes, texts."""
+"""Responses to clients without an SDK match the reference server: aliases, missing objects, shapes, texts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_field_that_was_meant_to_be_ours_is_refused_and_not_dropped(
     assert ids(http.post("/sessions/list")) == []
 
 
-def test_field_of_somebody_else_is_passed_over_and_two_spellings_may_not_differ(http: httpx.Client) -> None:
+def test_unknown_field_is_ignored_and_two_spellings_of_one_field_must_agree(http: httpx.Client) -> None:
     made = http.post("/peers", json={"id": "ann", "name": "ann", "color": "red", "uid": "x", "is_active": True})
     assert made.status_code == 201
     assert http.post("/peers", json={"id": "ann", "name": "ben"}).status_code == 422
@@ -75,7 +75,7 @@ def test_context_about_a_target_that_is_not_there_is_empty(http: httpx.Client) -
 
 @pytest.fixture
 def scoped(http: httpx.Client) -> httpx.Client:
-    """ben speaks in three sessions, of which one is in the scope work and one in the scope home."""
+    """Let ben speak in three sessions, one of them in the scope work and one in the scope home."""
     for scope in ("work", "home"):
         http.post("/sessions", json={"id": scope, "scopes": [scope], "peers": {"ann": {}, "ben": {}}})
     for session, city in (("work", "Rome"), ("home", "Bonn"), ("else", "Oslo")):
@@ -201,7 +201,7 @@ NOT_A_SCOPE: list[tuple[str, str, Any]] = [
 
 
 MISSING = ("/conclusions", "/sessions/talk/context")
-"""The routes where a reserved name that nothing has is missing, as any other name is."""
+"""Routes on which an unused reserved name is a missing object, like any other name."""
 
 
 @pytest.mark.parametrize(("method", "path", "body"), NOT_A_SCOPE)
@@ -220,7 +220,7 @@ def test_scope_is_refused_where_a_peer_is_asked_about(
 
 
 def _named(body: Any, name: str) -> Any:
-    """The body with another scope in it."""
+    """Return the body with another scope in it."""
     if isinstance(body, dict):
         return {key: _named(value, name) for key, value in body.items()}
     if isinstance(body, list):
@@ -263,9 +263,7 @@ def test_scope_with_a_bad_name_is_refused_or_missing(http: httpx.Client) -> None
     assert ids(http.post("/sessions/list")) == []
 
 
-def test_webhook_for_a_workspace_that_is_not_there_is_not_found_and_makes_nothing(
-    server: Served, workspace: str
-) -> None:
+def test_webhook_for_a_missing_workspace_is_404_and_creates_nothing(server: Served, workspace: str) -> None:
     with server.client() as client:
         base = f"/v3/workspaces/{workspace}-none"
         missing = client.post(f"{base}/webhooks", json={"url": "https://example.org"})

@@ -1,4 +1,4 @@
-"""What only PostgreSQL brings with it: whose database it is, lost connections, and the answers of a file."""
+"""PostgreSQL only: ownership of the database, lost connections, and equality of answers with a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import buried_at, bury
+from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving
@@ -183,16 +183,16 @@ async def test_tombstone_is_the_same_for_every_process(postgres: Postgres) -> No
         await client.post("/v3/workspaces/w/peers", json={"id": "ann"})
         new = {"content": "ann keeps bees", "observer_id": "ann", "observed_id": "ann"}
         await client.post("/v3/workspaces/w/conclusions", json={"conclusions": [new]})
-        await there.write(lambda tx: bury(tx, 1, ["Ann keeps bees!"], AT))
-        assert await there.read(lambda tx: buried_at(tx, 1, "ann keeps bees")) == AT
-        assert await there.read(lambda tx: buried_at(tx, 1, "ann keeps cats")) is None
+        await there.write(lambda tx: add_tombstones(tx, 1, ["Ann keeps bees!"], AT))
+        assert await there.read(lambda tx: find_tombstone_time(tx, 1, "ann keeps bees")) == AT
+        assert await there.read(lambda tx: find_tombstone_time(tx, 1, "ann keeps cats")) is None
     await there.close()
 
 
 @contextmanager
 def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None = None) -> Iterator[int]:
-    """A way to a server on which the answer to each statement in `lost` is cut off, once. One in `swallowed` does not
-    arrive, and the server does not hear that the client is gone, as when a machine loses its network."""
+    """Run a proxy that cuts off the answer to each statement in `lost`, once. The answer to one in `swallowed` never
+    arrives, and the server does not learn that the client is gone, as when a machine loses its network."""
     unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:

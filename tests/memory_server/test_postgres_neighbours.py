@@ -1,4 +1,4 @@
-"""Large scopes on PostgreSQL: their vectors stay in the database, and searches find what they find in a file."""
+"""Large scopes on PostgreSQL: their vectors stay in the database, and searches find the same as in a file."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.contract("9.7")]
 AT = 1_700_000_000_000_000
 MESSAGES = scale(1500, 60_000)
 EXACT_ROWS = scale(400, 50_000)
-LIMIT = 10
+RESULT_LIMIT = 10
 UNFINISHED = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'near_messages_1'::regclass"
-"""What a worker leaves that is killed while it makes an index."""
+"""State of an index whose worker was killed while it built the index."""
 NEVER = """
 CREATE OR REPLACE FUNCTION halves(vector bytea) RETURNS public.halfvec LANGUAGE plpgsql IMMUTABLE STRICT AS
 $$ BEGIN RAISE EXCEPTION 'a row is compared that the index should have found'; END $$
 """
-TALK = 250
+MESSAGES_PER_SESSION = 250
 """Messages in one session."""
 CHANCE = random.Random(11)
 WHO = ["my sister", "the neighbour", "our teacher", "a friend", "the doctor", "my boss", "the baker", "her cat"]
@@ -84,8 +84,10 @@ SENTENCES = [sentence() for _ in range(MESSAGES)]
 
 
 def fill(tx: Tx) -> None:
-    for talk, start in enumerate(range(0, MESSAGES, TALK)):
-        said = [draft(text, f"p{number % 3}") for number, text in enumerate(SENTENCES[start : start + TALK])]
+    for talk, start in enumerate(range(0, MESSAGES, MESSAGES_PER_SESSION)):
+        said = [
+            draft(text, f"p{number % 3}") for number, text in enumerate(SENTENCES[start : start + MESSAGES_PER_SESSION])
+        ]
         append_messages(tx, "w", f"s{talk % 20}", said, AT)
 
 
@@ -93,7 +95,7 @@ def fill(tx: Tx) -> None:
 async def both(
     request: pytest.FixtureRequest, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Database, PostgresDatabase]]:
-    """A file and a database with the same large scope, which the database has indexed."""
+    """Open a file and a database with the same large scope, which the database has indexed."""
     monkeypatch.setattr(near_vectors, "EXACT_ROWS", EXACT_ROWS)
     file, database = open_database(tmp_path), open_postgres(address(postgres.create()))
     for opened in (file, database):
@@ -123,14 +125,14 @@ def address(url: str) -> DatabaseAddress:
 
 def first_ten(index: VectorIndex, place: SearchArea, filters: JsonMap | None = None) -> Callable[[Tx], list[list[int]]]:
     def find(tx: Tx) -> list[list[int]]:
-        asked = [search_messages(tx, index, place, question(text), filters, LIMIT) for text in QUESTIONS]
+        asked = [search_messages(tx, index, place, question(text), filters, RESULT_LIMIT) for text in QUESTIONS]
         return [[row.id for row in rows] for rows in asked]
 
     return find
 
 
 def agreement(found: Sequence[list[int]], expected: Sequence[list[int]]) -> float:
-    """How many of ten are the same, on average."""
+    """Return the average share of common results among ten."""
     return sum(len({*some} & {*others}) for some, others in zip(found, expected, strict=True)) / len(expected)
 
 
@@ -140,7 +142,9 @@ async def test_first_ten_of_a_large_workspace_are_those_of_a_file(both: tuple[Da
     file, database = both
     index = new_index()
     await database.write(lambda tx: tx.exec_driver_sql(NEVER))
-    await database.read(lambda tx: search_messages(tx, index, SearchArea(1), question(QUESTIONS[0]), None, LIMIT))
+    await database.read(
+        lambda tx: search_messages(tx, index, SearchArea(1), question(QUESTIONS[0]), None, RESULT_LIMIT)
+    )
     signed = (await database.read(lambda tx: index.outlines.load(tx, 1))).rows.signed
     assert signed is not None
     assert 0 < signed.sum() < MESSAGES, "vectors are read as far as they are needed"
@@ -156,7 +160,7 @@ async def test_small_part_of_a_large_workspace_is_searched_exactly(both: tuple[D
     for place, filters in parts:
         file, database = [await each.read(first_ten(new_index(), place, filters)) for each in both]
         assert file == database
-        assert all(len(ids) == LIMIT for ids in database)
+        assert all(len(ids) == RESULT_LIMIT for ids in database)
 
 
 @pytest.mark.parametrize("both", ["messages"], indirect=True)
@@ -164,7 +168,7 @@ async def test_filter_on_a_large_workspace_leaves_ten(both: tuple[Database, Post
     for place, filters in ((SearchArea(1, None, 2), None), (SearchArea(1), {"peer_id": {"in": ["p1", "p2"]}})):
         file, database = [await each.read(first_ten(new_index(), place, filters)) for each in both]
         assert agreement(database, file) >= 9
-        assert all(len(ids) == LIMIT for ids in database)
+        assert all(len(ids) == RESULT_LIMIT for ids in database)
 
 
 @pytest.mark.parametrize("both", ["messages"], indirect=True)
@@ -198,7 +202,7 @@ async def test_index_follows_what_comes_and_goes(both: tuple[Database, PostgresD
 async def test_conclusions_of_a_large_collection_are_those_of_a_file(both: tuple[Database, PostgresDatabase]) -> None:
     def nearest(index: VectorIndex, sessions: tuple[int, ...] | None) -> Callable[[Tx], list[list[int]]]:
         def find(tx: Tx) -> list[list[int]]:
-            asked = [index.nearest_conclusions(tx, 1, embed(q), LIMIT, sessions=sessions) for q in QUESTIONS]
+            asked = [index.nearest_conclusions(tx, 1, embed(q), RESULT_LIMIT, sessions=sessions) for q in QUESTIONS]
             return [[found for found, _ in hits] for hits in asked]
 
         return find
@@ -212,7 +216,7 @@ async def test_conclusions_of_a_large_collection_are_those_of_a_file(both: tuple
     await both[1].write(lambda tx: remove_conclusions(tx, database[0], 1, AT))
     again = await both[1].read(nearest(index, None))
     assert not {*database[0]} & {*again[0]}
-    assert len(again[0]) == LIMIT
+    assert len(again[0]) == RESULT_LIMIT
 
 
 async def test_index_is_made_when_a_search_finds_a_scope_large(
@@ -252,7 +256,7 @@ async def test_one_index_is_made_at_a_time(postgres: Postgres) -> None:
     url = postgres.create()
     opened = open_postgres(address(url))
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
-        await other.execute(f"SELECT pg_advisory_lock({postgres_neighbours.LOCK})".encode())
+        await other.execute(f"SELECT pg_advisory_lock({postgres_neighbours.VECTOR_INDEX_LOCK_KEY})".encode())
         with pytest.raises(StoreBusyError):
             await opened.index_vectors(VectorScope("messages", 1))
         await opened.index_vectors(None)

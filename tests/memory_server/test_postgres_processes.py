@@ -1,4 +1,4 @@
-"""Many processes on one PostgreSQL, in which processes, connections and the database itself end again and again."""
+"""Many processes on one PostgreSQL, while processes, connections and the database itself are killed repeatedly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEADLINE_SECONDS = 240.0
 
 
 class Cluster:
-    """API processes and workers over one database; each that is killed is started again."""
+    """API processes and workers over one database; each that is killed is restarted."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url, self._folder = url, folder
@@ -40,7 +40,7 @@ class Cluster:
         self._clients: list[httpx.Client] = []
 
     def post(self, client: httpx.Client, chance: random.Random, path: str, body: Any, key: str) -> Any:
-        """Ask one process after another until one answers that it is done."""
+        """Send a request to one process after another until one confirms it."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
             try:
@@ -89,7 +89,7 @@ def clustered(url: str, folder: Path) -> Iterator[Cluster]:
 
 
 def disturb(cluster: Cluster, postgres: Postgres, is_over: threading.Event) -> Counter[str]:
-    """Kill a process each second, cut off connections at random, and restart the database twice."""
+    """Kill a process each second, cut connections at random, and restart the database twice."""
     chance, done = random.Random(26), Counter[str]()
     for step in range(scale(5, 60)):
         if is_over.wait(1.0):
@@ -159,7 +159,8 @@ def test_many_processes_lose_nothing_while_they_and_the_database_are_ended(tmp_p
 
 
 def check_exact(url: str, said: list[dict[str, list[str]]]) -> int:
-    """Each text is stored once, in its writer's order, counted, findable, and derived once. Returns their number."""
+    """Check that each text is stored once, in its writer's order, counted, findable, and derived once; return their
+    number."""
     everything = Counter(text for own in said for texts in own.values() for text in texts)
     stored: dict[str, list[str]] = {}
     query = "SELECT s.name, m.content FROM messages m JOIN sessions s ON s.id = m.session_id ORDER BY s.id, m.seq"

@@ -1,4 +1,4 @@
-"""Several processes on one folder, and processes that die in the middle: nothing lost, nothing twice, in order."""
+"""Several processes on one folder, some killed midway: nothing is lost or duplicated, and order is kept."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.scale import scale
 
 pytestmark = pytest.mark.processes
 
-SESSIONS = 4
+SESSION_COUNT = 4
 
 
 def say(client: httpx.Client, session: str, texts: Iterable[str]) -> list[str]:
-    """Append messages to a session of the workspace; what was acknowledged."""
+    """Append messages to a session of the workspace, and return what was acknowledged."""
     body = {"messages": [{"content": text, "peer_id": "alice"} for text in texts]}
     answer = client.post(f"/v3/workspaces/w/sessions/{session}/messages", json=body)
     answer.raise_for_status()
@@ -44,7 +44,7 @@ def read_all(folder: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def check_whole(folder: Path) -> None:
-    """The file is sound, the full-text index fits its table, and every message has its vector."""
+    """Check that the file is sound, the text index matches its table, and every message has its vector."""
     assert read_all(folder, "PRAGMA integrity_check") == [("ok",)]
     connection = sqlite3.connect(folder / FILE)
     connection.execute("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
@@ -73,10 +73,10 @@ def test_two_processes_under_mixed_load_lose_nothing_and_do_no_work_twice(tmp_pa
             said: list[str] = []
             with served.client() as client:
                 for turn in range(rounds):
-                    said += say(client, f"s{number % SESSIONS}", [f"I own book {number} of shelf {turn}."])
+                    said += say(client, f"s{number % SESSION_COUNT}", [f"I own book {number} of shelf {turn}."])
                     if turn % 5 == 0:
                         client.post("/v3/workspaces/w/search", json={"query": "book"}).raise_for_status()
-                        client.get(f"/v3/workspaces/w/sessions/s{number % SESSIONS}/context").raise_for_status()
+                        client.get(f"/v3/workspaces/w/sessions/s{number % SESSION_COUNT}/context").raise_for_status()
             return said
 
         with ThreadPoolExecutor(8) as pool:
@@ -94,7 +94,7 @@ def test_two_processes_under_mixed_load_lose_nothing_and_do_no_work_twice(tmp_pa
 @pytest.mark.contract("9.1")
 def test_killed_server_keeps_every_acknowledged_message_once_and_in_order(tmp_path: Path) -> None:
     chance = random.Random(7)
-    acknowledged: dict[str, list[str]] = {f"s{number}": [] for number in range(SESSIONS)}
+    acknowledged: dict[str, list[str]] = {f"s{number}": [] for number in range(SESSION_COUNT)}
     for life in range(scale(2, 60)):
         served = start(tmp_path)
         alive = threading.Event()

@@ -1,4 +1,4 @@
-"""Who learns what, how it is chosen and shown, and what fits into a context."""
+"""Learning by each peer, selection and display of conclusions, and budgets of contexts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW = 1_700_000_000_000_000
 
 
 def make_summary(tx: Tx, session_id: int, kind: str, seq: int) -> SessionSummary | None:
-    """The summary by rule."""
+    """Write the summary by rule."""
     plan = plan_summary(tx, session_id, kind, seq)
     return None if plan is None else plan.extract()
 
@@ -85,7 +85,7 @@ def test_same_sentence_counts_again_in_one_session_and_in_another(http: httpx.Cl
     assert [(item["session_id"], item["times_derived"]) for item in found] == [("two", 3)]
 
 
-def test_every_message_of_a_batch_is_learnt_from_and_a_sentence_counts_once_in_it(http: httpx.Client) -> None:
+def test_every_message_of_a_batch_is_learnt_and_repeated_sentences_count_once(http: httpx.Client) -> None:
     say(http, "talk", *(f"I own house number {n}. I own house number {n}." for n in range(25)))
     settle(http)
     found = http.post("/conclusions/list?size=100").json()["items"]
@@ -102,7 +102,7 @@ def test_dream_adds_up_how_often_the_same_was_derived(http: httpx.Client) -> Non
     assert [item["times_derived"] for item in http.post("/conclusions/list").json()["items"]] == [3]
 
 
-def test_scope_learns_what_peers_said_of_themselves_and_forgets_nothing_of_theirs(http: httpx.Client) -> None:
+def test_scope_learns_peers_statements_about_themselves_and_keeps_theirs(http: httpx.Client) -> None:
     say(http, "talk", "I live in Malta.")
     settle(http)
     http.post("/peers", json={"id": "ben"})
@@ -129,7 +129,7 @@ def test_what_has_nothing_to_do_with_a_question_is_not_concluded(http: httpx.Cli
     assert http.post("/peers/ann/chat", json={"query": "sailing boats"}).json() == {"content": None}
 
 
-def test_question_that_nothing_answers_is_answered_with_nothing_and_a_search_still_finds(http: httpx.Client) -> None:
+def test_unanswerable_question_gets_no_answer_while_a_search_finds_messages(http: httpx.Client) -> None:
     told = [
         "I keep bees behind the house.",
         "My sister moved to Ghent.",
@@ -161,7 +161,7 @@ def test_representation_shows_the_level_the_time_and_the_oldest_first(http: http
     assert held(http, "ann") == "\n".join(["## Explicit Observations", "", *lines, ""])
 
 
-def test_representation_holds_as_many_as_are_wanted_and_the_fitting_ones_first(http: httpx.Client) -> None:
+def test_representation_holds_the_requested_number_with_relevant_conclusions_first(http: httpx.Client) -> None:
     conclude(http, "ann plays the violin in an orchestra", "ann plays the violin in an orchestra")
     conclude(http, *(f"ann bought apple number {n}" for n in range(60)))
     assert len(held(http, "ann").splitlines()) == 2 + 25
@@ -227,7 +227,7 @@ def test_recall_can_be_limited_to_sessions(http: httpx.Client) -> None:
     assert http.get(f"/sessions/Rome/context?peer_target=ann&sessions=Rome&{many}").status_code == 422
 
 
-def test_answer_of_both_views_holds_what_the_observer_heard_and_what_the_other_said_elsewhere_each_once(
+def test_answer_from_both_views_includes_each_conclusion_once(
     http: httpx.Client,
 ) -> None:
     http.post("/sessions", json={"id": "both", "peers": {"ann": {}, "bot": {"observe_others": True}}})
@@ -294,7 +294,7 @@ def test_dream_leaves_a_persons_card_alone_and_a_refresh_leaves_conclusions(http
 
 
 def expected(sizes: list[int], short: tuple[int, int] | None, long: tuple[int, int] | None, budget: int) -> Any:
-    """The rule in plain words: the summary (seq, tokens) that fits 40 %, then the newest messages since it."""
+    """Compute the expected context: the summary (seq, tokens) within 40 %, then the newest messages since it."""
     room = int(0.4 * budget)
     chosen = None
     if long is not None and long[1] <= room and (short is None or long[1] > short[1]):
@@ -364,7 +364,7 @@ def test_context_leaves_room_for_what_is_held_about_the_target(http: httpx.Clien
 
 @pytest.fixture
 def summed(http: httpx.Client) -> httpx.Client:
-    """A session of 40 messages with a summary every 10 and a long one every 20."""
+    """Create a session of 40 messages with a summary every 10 and a long one every 20."""
     summary = {"messages_per_short_summary": 10, "messages_per_long_summary": 20}
     http.post("/sessions", json={"id": "talk", "configuration": {"summary": summary}}).raise_for_status()
     for start in range(0, 44, 4):
@@ -394,7 +394,7 @@ FACT = "My sister Ottilie is allergic to walnuts."
 
 
 def told_in(context: dict[str, Any]) -> str:
-    """All that a context says."""
+    """Return all text in a context."""
     parts = [context["summary"]["content"] if context["summary"] else "", context["peer_representation"] or ""]
     return "\n".join([*parts, *(message["content"] for message in context["messages"])])
 

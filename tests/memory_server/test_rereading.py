@@ -1,4 +1,4 @@
-"""A home whose conclusions the rules of an earlier version made: they are gone over once, with undo."""
+"""A home with conclusions of an earlier version's rules is reread once, and this can be undone."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ PIN = "The PIN of my card is 4821."
 TOLD, EDITED = "ann: I wonder about my bike.", "ann: I hope it fails."
 SAID = (LISBON, REMARK, WISH, PORTO, MISSED, PIN)
 CONCLUDED = (LISBON, REMARK, WISH, PORTO)
-"""What rules that kept every sentence with `I` concluded."""
+"""Conclusions of rules that kept every sentence with `I`."""
 
 
 def make_old(folder: Path, said: Sequence[str] = SAID, concluded: Sequence[str] = CONCLUDED) -> None:
-    """A folder as version 17 left it: messages without marks, conclusions that nothing supersedes."""
+    """Create a folder as version 17 left it: messages without marks, and conclusions that nothing supersedes."""
     quiet = {"reasoning": {"enabled": False}}
     with running(folder) as served, inside(served, "lab") as client:
         for first in range(0, len(said), 100):
@@ -82,7 +82,7 @@ def listed(client: httpx.Client) -> dict[str, Any]:
 
 
 def finished(client: httpx.Client) -> dict[str, Any]:
-    """Wait until all is read again."""
+    """Wait until rereading is complete."""
     deadline = time.monotonic() + 100
     while (found := client.get("/ext/reread").json())["left"]:
         assert time.monotonic() < deadline, found
@@ -92,7 +92,7 @@ def finished(client: httpx.Client) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A home in which nothing was ever deleted, gone over."""
+    """Reread a home from which nothing was ever deleted."""
     folder = tmp_path_factory.mktemp("untouched")
     make_old(folder)
     with running(folder) as served, inside(served, "lab") as client:
@@ -205,7 +205,7 @@ def test_killed_while_it_goes_over_a_home_it_ends_up_as_without(tmp_path: Path) 
 
 
 def state(file: sqlite3.Connection) -> dict[str, list[Any]]:
-    """What is held, retired and reported, without ids that differ by chance."""
+    """Return the conclusions, retirements and reports, without random ids."""
     columns = "c.content, c.retired_why, o.content"
     query = f"SELECT {columns} FROM conclusions c LEFT JOIN conclusions o ON o.id = c.superseded_by"
     reports = [json.loads(row[0]) for row in file.execute("SELECT report FROM dreams")]
@@ -218,7 +218,7 @@ def state(file: sqlite3.Connection) -> dict[str, list[Any]]:
 
 
 def wait_for_progress(file: sqlite3.Connection, number: int) -> None:
-    """Wait until a part is done since this looked first, or all of it; then for a moment that differs each time."""
+    """Wait until a part or all of the work is done, then for a moment that depends on `number`."""
     query = "SELECT name, value FROM meta WHERE name LIKE ?"
     before = file.execute(query, (f"{PREFIX}%",)).fetchall()
     while before and file.execute(query, (f"{PREFIX}%",)).fetchall() == before:

@@ -1,4 +1,4 @@
-"""What each route does with what is there and what is missing, as the wire shows it."""
+"""Responses of each route for existing and missing objects."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_workspace_merges_its_configuration_by_top_level_keys(http: httpx.Client
     assert http.put(itself(http), json={"metadata": {"b": 2}}).json()["metadata"] == {"b": 2}
 
 
-def test_peer_replaces_metadata_and_configuration_and_keeps_what_is_not_given(http: httpx.Client) -> None:
+def test_peer_update_replaces_given_fields_and_keeps_the_others(http: httpx.Client) -> None:
     http.post("/peers", json={"id": "ann", "metadata": {"a": 1}, "configuration": {"observe_me": False}})
     changed = http.put("/peers/ann", json={"metadata": {"b": 2}}).json()
     assert (changed["metadata"], changed["configuration"]) == ({"b": 2}, {"observe_me": False})

@@ -1,4 +1,4 @@
-"""The file: its tables are what the migrations make, and hot queries use an index."""
+"""The file: its tables equal those that the migrations make, and frequent queries use an index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NOW = 1_700_000_000_000_000
 
 @pytest_asyncio.fixture
 async def filled(tmp_path: Path) -> AsyncIterator[Tx]:
-    """A transaction in a file that holds a little of everything."""
+    """Yield a transaction in a file with a few rows of every kind."""
     database = open_database(tmp_path)
     for session in range(3):
         drafts = [draft(f"I own house {n}.", f"peer{n % 3}") for n in range(30)]
@@ -75,7 +75,7 @@ async def test_new_file_is_what_all_migrations_make_of_an_empty_one(tmp_path: Pa
 
 
 def migrate(path: Path) -> None:
-    """Bring an empty file to the newest version, migration by migration."""
+    """Upgrade an empty file to the newest version, one migration at a time."""
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         config = Config()
@@ -86,7 +86,7 @@ def migrate(path: Path) -> None:
 
 
 def described(path: Path) -> list[tuple[str, str]]:
-    """Everything that the file holds, in SQLite's words without spaces."""
+    """Return the schema of the file, with normalized whitespace."""
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     return [(name, re.sub(r"\s+", "", sql)) for name, sql in rows]
@@ -138,7 +138,7 @@ def keyed() -> MessageDraft:
 
 
 def public_id(tx: Tx, table: str) -> str:
-    """That of any row in session s1."""
+    """Return the public id of any row in session s1."""
     found = metadata.tables[table]
     return str(tx.execute(select(found.c.public_id).where(found.c.session_id == 2).limit(1)).scalar_one())
 
@@ -203,14 +203,14 @@ def test_hot_queries_scan_no_table(filled: Tx, name: str) -> None:
 
 
 def is_scan(step: str) -> bool:
-    """A walk over a whole table. Virtual tables, subqueries of one row and constants are none."""
+    """Return True for a scan of a whole table; virtual tables, one-row subqueries and constants do not count."""
     if not step.startswith("SCAN") or "VIRTUAL TABLE" in step or "CONSTANT ROW" in step:
         return False
     return "anon_" not in step and "USING" not in step
 
 
 def recorded(tx: Tx, run: Callable[[Tx], object]) -> list[str]:
-    """Every statement that `run` sends, with its values; what the full-text index does inside is its own."""
+    """Return every statement that `run` executes, with its values, except internal ones of the text index."""
     sent: list[str] = []
     driver(tx).set_trace_callback(sent.append)
     run(tx)

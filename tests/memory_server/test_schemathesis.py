@@ -1,4 +1,4 @@
-"""Whatever is sent, within the schema or not, there is no 5xx and no answer that breaks the schema."""
+"""Generated requests, valid or not, cause neither a 5xx nor a response that violates the schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHECKS = "not_a_server_error,response_schema_conformance,content_type_conformanc
 @pytest.mark.contract("9.8")
 @pytest.mark.timeout(scale(300, 3600))
 def test_no_request_breaks_the_server_or_its_own_schema(tmp_path: Path) -> None:
-    """Drive every operation with generated requests; what it finds is printed with a command that repeats it."""
+    """Test every operation with generated requests; a failure prints a command that reproduces it."""
     examples = str(scale(3, 150))
     server = start(tmp_path / "data")
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", CHECKS]

@@ -1,4 +1,4 @@
-"""Scopes hold what was said in their sessions: from the moment that one comes in until it goes, and again after."""
+"""Scopes learn from their sessions: from the time a session is added until it is removed, and again after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE = "ann: I live in Malta.\n"
 
 
 def add(http: httpx.Client) -> None:
-    """Put the session into the scope, and wait until what was known is copied."""
+    """Add the session to the scope, and wait until earlier conclusions are copied."""
     assert http.post("/scopes/x/sessions", json={"session_ids": ["talk"]}).status_code == 204
     while http.get("/scopes/x/status").json()["backfill_status"]["talk"]["state"] == "pending":
         settle(http)

@@ -1,4 +1,5 @@
-"""Every public method of the official Python SDK against our server, in both of its ways.
+"""Every public method of the official Python SDK against our server, synchronous and asynchronous. The same file runs
+with the oldest and newest supported versions, and skips methods that the old one lacks.
 
 The same file runs with the oldest and the newest version we promise; what an old one lacks is skipped.
 """
@@ -34,7 +35,7 @@ needs_chat = pytest.mark.skipif(not hasattr(Honcho, "chat"), reason="this versio
 
 
 async def tell(call: Caller, honcho: Honcho, session: str = "talk", *texts: str) -> Any:
-    """A session in which alice said something."""
+    """Open a session in which alice has said something."""
     opened = await call(honcho.session, session)
     alice = await call(honcho.peer, "alice")
     said = texts or ("I live in Malta.", "I collect stamps from Gozo.")

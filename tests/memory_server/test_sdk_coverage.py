@@ -1,4 +1,4 @@
-"""The contract tests leave out no public method of the SDK, and hold with the oldest version too."""
+"""The contract tests cover every public method of the SDK, and also pass with the oldest version."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ROOT = HERE.parents[1]
 OLDEST = "2.2.0"
 NEWEST = "2.7.0"
 OWN = {"construct", "copy", "dict", "from_orm", "json", "parse_file", "parse_obj", "parse_raw", "schema", "schema_json"}
-"""What the SDK's classes inherit from pydantic."""
+"""Methods that the SDK's classes inherit from pydantic."""
 
 
 def called_names() -> set[str]:
-    """Every attribute that the contract tests speak of."""
+    """Return every attribute that the contract tests name."""
     tree = ast.parse((HERE / "test_sdk.py").read_text(encoding="utf-8"))
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
@@ -49,7 +49,7 @@ def test_contract_runs_with_the_newest_version() -> None:
 
 @pytest.fixture(scope="session")
 def oldest(processes: None, request: pytest.FixtureRequest) -> Path:
-    """A folder with the oldest version in it, fetched once."""
+    """Return a folder with the oldest version, downloaded once."""
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", f"honcho-ai=={OLDEST}"]
     return fetch_once(request.config.cache, f"honcho-ai-{OLDEST}", install, "--target")
 

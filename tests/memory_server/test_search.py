@@ -1,4 +1,4 @@
-"""Search in messages: the words of every script, and what many messages or long ones must not hide."""
+"""Search in messages: words of every script, among many messages and in long ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_long_message_does_not_crowd_out_the_others(tx: Tx) -> None:
     assert len(found) == 5
 
 
-def test_old_message_with_all_the_words_is_found_also_where_each_of_them_is_frequent(tx: Tx) -> None:
+def test_old_message_with_all_query_words_is_found_although_each_is_frequent(tx: Tx) -> None:
     wanted = "Yesterday we went to town and there was somebody who wanted to sell me a car, in blue of all things."
     say(tx, "talk", [wanted])
     many = [f"{colour} thing {number}" for colour in ("blue", "car") for number in range(3100)]

@@ -1,4 +1,4 @@
-"""Finer vectors order what is found: messages, conclusions and answers; and a life told without a model has a card."""
+"""Vectors of a second embedder rank messages, conclusions and answers; a card is made without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a sentence, and which of them state something about who speaks."""
+"""Splitting of text into sentences, and selection of those that state something about the speaker."""
 
 from __future__ import annotations
 
@@ -156,11 +156,11 @@ def test_questions_requests_and_quotes_state_nothing(text: str) -> None:
         "I live in Graz, says the end of what came in pieces.\n</stdin>",
     ],
 )
-def test_a_block_that_was_piped_or_put_in_states_nothing_and_what_follows_it_does(block: str) -> None:
+def test_a_piped_or_inserted_block_states_nothing_and_the_text_after_it_does(block: str) -> None:
     assert find_statements(f"{block}\nMy dog is called Zorro.") == ["My dog is called Zorro."]
 
 
-def test_the_beginning_of_a_piped_text_that_goes_on_in_another_message_states_nothing() -> None:
+def test_the_beginning_of_a_piped_text_split_over_messages_states_nothing() -> None:
     assert find_statements("Sum it up:\n\n<stdin>\nI live in Graz.\nMy cat is called Mitzi.") == []
 
 
@@ -198,7 +198,7 @@ def test_of_what_was_quoted_to_answer_it_no_sentence_is_the_speaker_s_own() -> N
         "Will is my brother.",
     ],
 )
-def test_what_people_say_of_themselves_is_a_statement_in_any_of_these_languages(text: str) -> None:
+def test_statements_about_the_speaker_are_found_in_each_of_these_languages(text: str) -> None:
     assert find_statements(text) == [text]
 
 

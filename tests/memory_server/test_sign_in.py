@@ -1,4 +1,4 @@
-"""Signing in over HTTP: who is asked, who is sent back where, and what each mistake is answered with."""
+"""Sign-in over HTTP: consent, redirects, and the response to each mistake."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_form_that_cannot_be_read_is_refused(guarded: Served, content: bytes, ki
 
 
 def test_form_of_another_page_or_program_changes_nothing(guarded: Served, workspace: str) -> None:
-    """With the right code: what is refused is where the form comes from."""
+    """The code is right, and the origin of the form is the reason for the refusal."""
     with guarded.client() as browser, guarded.client() as other:
         form = consent_form(browser.get(LoopbackClient().link(guarded.url)).text, workspace=workspace)
         own = {"Origin": guarded.url}

@@ -1,4 +1,4 @@
-"""The sign-in pages in a real browser: what a person sees and presses, and what other pages cannot do."""
+"""The sign-in pages in a real browser: their content and buttons, and protection from other pages."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def browser(processes: None) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page in a browser of its own; scripts are off, as they may be anywhere."""
+    """Open a page in a separate browser context without scripts, which users may have disabled."""
     context = browser.new_context(java_script_enabled=False)
     yield context.new_page()
     context.close()
 
 
 class Listener:
-    """The program that waits on this machine for the browser to come back."""
+    """The program on this machine to which the browser returns."""
 
     def __init__(self, port: int, came: list[dict[str, str]]) -> None:
         self.redirect = f"http://127.0.0.1:{port}/callback"
@@ -78,7 +78,7 @@ def press(page: Page, name: str) -> None:
 
 
 def approved(served: Served, page: Page) -> str:
-    """The one-time code that the owner reads for the request of a page."""
+    """Return the one-time code that the owner reads for the request of a page."""
     command = [sys.executable, "-m", "hermes", "memory", "approve", label_on(page.content())]
     env = {**os.environ, "HERMES_HOME": str(served.folder)}
     ran = subprocess.run([*command, *served.chosen], check=True, capture_output=True, text=True, env=env)
@@ -131,7 +131,7 @@ def test_second_click_on_allow_still_brings_the_code_back(guarded: Served, page:
 
 
 def test_another_page_cannot_press_allow(guarded: Served, browser: Browser) -> None:
-    """It knows the form, even the one-time code, and runs scripts in the browser that shows the page."""
+    """The other page knows the form and even the one-time code, and runs scripts in the same browser."""
     context = browser.new_context()
     page = context.new_page()
     asking = LoopbackClient()
@@ -188,7 +188,7 @@ def test_link_of_a_device_only_fills_its_code_in(guarded: Served, page: Page) ->
 @pytest.mark.parametrize("size", [*SIZES])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_and_can_be_read(guarded: Served, browser: Browser, size: str, scheme: str) -> None:
-    """Nothing is cut off at the side, buttons are large enough for a thumb, and text stands out (WCAG AA)."""
+    """Nothing overflows horizontally, buttons suit a thumb, and text has enough contrast (WCAG AA)."""
     width, height = SIZES[size]
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if scheme == "dark" else "light"
@@ -223,4 +223,4 @@ CONTRASTS = """() => {
     return [element.innerText, (pair[0] + 0.05) / (pair[1] + 0.05)];
   }).filter(([, contrast]) => contrast < 4.5);
 }"""
-"""Elements whose text does not stand out from what is behind it."""
+"""Finds elements with too little contrast between text and background."""

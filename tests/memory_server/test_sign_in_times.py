@@ -1,4 +1,4 @@
-"""Signing in as time goes by: tokens rotate and expire, codes and requests expire, devices poll, tries are counted."""
+"""Sign-in over time: tokens rotate and expire, codes and requests expire, devices poll, attempts are counted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import pytest_asyncio
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.server import Options
-from hermes.memory_server.api.wrong_codes import WRONG_CODES
+from hermes.memory_server.api.wrong_codes import MAX_WRONG_CODES
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database
-from hermes.memory_server.engine.grants import REFRESH_SECONDS, REPLAY_SECONDS
-from hermes.memory_server.engine.sign_ins import CODE_SECONDS, INTERVAL_SECONDS, KEPT_SECONDS, LIFE_SECONDS
+from hermes.memory_server.engine.grants import REFRESH_TOKEN_SECONDS, REPLAY_WINDOW_SECONDS
+from hermes.memory_server.engine.sign_ins import (
+    CODE_LIFETIME_SECONDS,
+    EXPIRED_KEPT_SECONDS,
+    INTERVAL_SECONDS,
+    REQUEST_LIFETIME_SECONDS,
+)
 from tests.memory_server.inside import serving
 from tests.memory_server.serving import SECRET
 from tests.memory_server.signing import (
@@ -38,7 +43,7 @@ WORK = "/v3/workspaces/hermes/queue/status"
 
 
 class HandClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.seconds = 1_800_000_000.0
@@ -57,7 +62,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 def shown() -> list[str]:
-    """What the server's terminal shows."""
+    """Collect the output of the server's terminal."""
     return []
 
 
@@ -70,7 +75,7 @@ async def client(tmp_path: Path, clock: HandClock, shown: list[str]) -> AsyncIte
 
 
 async def allowed(client: httpx.AsyncClient, asking: LoopbackClient) -> str:
-    """The code that a redirect carries back."""
+    """Return the code in the redirect."""
     page = (await client.get(asking.link(SITE))).text
     answer = await client.post("/authorize", data=consent_form(page), headers=FORM)
     return parameters_of(answer)["code"]
@@ -107,9 +112,9 @@ async def test_access_token_expires_and_is_renewed(client: httpx.AsyncClient, cl
 async def test_newest_spent_token_gives_the_same_pair_for_a_moment(client: httpx.AsyncClient, clock: HandClock) -> None:
     first = await signed_in(client, LoopbackClient())
     pair = (await renewed(client, first["refresh_token"])).json()
-    clock.seconds += REPLAY_SECONDS
+    clock.seconds += REPLAY_WINDOW_SECONDS
     again = (await renewed(client, first["refresh_token"])).json()
-    assert again == {**pair, "expires_in": pair["expires_in"] - REPLAY_SECONDS}
+    assert again == {**pair, "expires_in": pair["expires_in"] - REPLAY_WINDOW_SECONDS}
     assert pair["refresh_token"] != first["refresh_token"]
     assert await opens(client, pair["access_token"])
 
@@ -124,7 +129,7 @@ async def test_many_that_exchange_one_token_at_once_get_one_pair(client: httpx.A
 async def test_spent_token_that_comes_late_ends_the_grant(client: httpx.AsyncClient, clock: HandClock) -> None:
     first = await signed_in(client, LoopbackClient())
     pair = (await renewed(client, first["refresh_token"])).json()
-    clock.seconds += REPLAY_SECONDS + 1
+    clock.seconds += REPLAY_WINDOW_SECONDS + 1
     assert error_of(await renewed(client, first["refresh_token"])) == "invalid_grant"
     assert not await opens(client, pair["access_token"])
     assert not await opens(client, first["access_token"])
@@ -144,15 +149,15 @@ async def test_grant_that_is_renewed_lives_on_and_an_unused_one_ends(
 ) -> None:
     tokens = await signed_in(client, LoopbackClient())
     for _ in range(3):
-        clock.seconds += REFRESH_SECONDS - 1
+        clock.seconds += REFRESH_TOKEN_SECONDS - 1
         tokens = (await renewed(client, tokens["refresh_token"])).json()
-    clock.seconds += REFRESH_SECONDS
+    clock.seconds += REFRESH_TOKEN_SECONDS
     assert error_of(await renewed(client, tokens["refresh_token"])) == "invalid_grant"
 
 
 async def test_expired_rows_are_removed(client: httpx.AsyncClient, clock: HandClock, tmp_path: Path) -> None:
     await signed_in(client, LoopbackClient())
-    clock.seconds += REFRESH_SECONDS + 1
+    clock.seconds += REFRESH_TOKEN_SECONDS + 1
     tokens = await signed_in(client, LoopbackClient())
     await renewed(client, tokens["refresh_token"])
     database = open_database(tmp_path)
@@ -167,13 +172,13 @@ async def test_expired_rows_are_removed(client: httpx.AsyncClient, clock: HandCl
 async def test_code_in_a_redirect_expires(client: httpx.AsyncClient, clock: HandClock) -> None:
     asking = LoopbackClient()
     code = await allowed(client, asking)
-    clock.seconds += CODE_SECONDS
+    clock.seconds += CODE_LIFETIME_SECONDS
     assert error_of(await client.post("/oauth/token", data=asking.exchange(code))) == "invalid_grant"
 
 
 async def test_page_that_stood_open_too_long_gives_nothing(client: httpx.AsyncClient, clock: HandClock) -> None:
     page = (await client.get(LoopbackClient().link(SITE))).text
-    clock.seconds += LIFE_SECONDS
+    clock.seconds += REQUEST_LIFETIME_SECONDS
     answer = await client.post("/authorize", data=consent_form(page), headers=FORM)
     assert answer.status_code == 422
     assert "expired" in answer.text
@@ -203,13 +208,13 @@ async def test_code_of_the_terminal_allows_its_own_request_alone(client: httpx.A
 
 
 async def test_five_wrong_codes_a_minute(client: httpx.AsyncClient, clock: HandClock, shown: list[str]) -> None:
-    pages = [(await client.get(LoopbackClient().link(SITE))).text for _ in range(WRONG_CODES + 1)]
+    pages = [(await client.get(LoopbackClient().link(SITE))).text for _ in range(MAX_WRONG_CODES + 1)]
     tries = [
         consent_form(page, wrong)
         for page, wrong in zip(pages, ["", "x", "AAAA-BBBB", "é", "hch-at-x", "y"], strict=True)
     ]
     answers = [(await client.post("/authorize", data=form, headers=FORM)).status_code for form in tries]
-    assert answers == [403] * WRONG_CODES + [429]
+    assert answers == [403] * MAX_WRONG_CODES + [429]
     right = consent_form(pages[0], shown[0].rpartition(" ")[2])
     late = await client.post("/authorize", data=right, headers=FORM)
     assert late.status_code == 429
@@ -228,7 +233,7 @@ async def device(client: httpx.AsyncClient) -> dict[str, Any]:
 
 
 async def consent_of(client: httpx.AsyncClient, user_code: str) -> httpx.Response:
-    """The page that follows when a person types the code of a device."""
+    """Return the page after a person has typed the code of a device."""
     page = (await client.get("/device")).text
     return await client.post("/device", data={**hidden_fields(page), "user_code": user_code}, headers=FORM)
 
@@ -239,7 +244,7 @@ async def polled(client: httpx.AsyncClient, codes: dict[str, Any], name: str = "
 
 async def test_device_polls_until_it_is_allowed(client: httpx.AsyncClient, clock: HandClock) -> None:
     codes = await device(client)
-    assert (codes["interval"], codes["expires_in"]) == (INTERVAL_SECONDS, LIFE_SECONDS)
+    assert (codes["interval"], codes["expires_in"]) == (INTERVAL_SECONDS, REQUEST_LIFETIME_SECONDS)
     assert codes["verification_uri"] == f"{SITE}/device"
     assert codes["verification_uri_complete"].endswith(codes["user_code"])
     assert error_of(await polled(client, codes)) == "authorization_pending"
@@ -281,26 +286,26 @@ async def test_denied_device_is_told(client: httpx.AsyncClient) -> None:
 
 async def test_expired_device_is_told(client: httpx.AsyncClient, clock: HandClock) -> None:
     codes = await device(client)
-    clock.seconds += LIFE_SECONDS
+    clock.seconds += REQUEST_LIFETIME_SECONDS
     assert (await consent_of(client, codes["user_code"])).status_code == 403
     assert error_of(await polled(client, codes)) == "expired_token"
-    clock.seconds += KEPT_SECONDS + 1
+    clock.seconds += EXPIRED_KEPT_SECONDS + 1
     await device(client)
     assert error_of(await polled(client, codes)) == "invalid_grant"
 
 
 async def test_number_of_waiting_requests_is_bounded(client: httpx.AsyncClient, clock: HandClock) -> None:
-    for _ in range(limits.SIGN_INS):
+    for _ in range(limits.MAX_SIGN_INS):
         await device(client)
     refused = await client.post("/oauth/device_authorization", data={"client_id": "honcho-cli"})
     assert (refused.status_code, error_of(refused)) == (429, "temporarily_unavailable")
     assert (await client.get(LoopbackClient().link(SITE))).status_code == 429
-    clock.seconds += LIFE_SECONDS
+    clock.seconds += REQUEST_LIFETIME_SECONDS
     assert (await client.get(LoopbackClient().link(SITE))).status_code == 200
 
 
 async def test_number_of_grants_is_bounded(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GRANTS", 1)
+    monkeypatch.setattr(limits, "MAX_GRANTS", 1)
     tokens = await signed_in(client, LoopbackClient())
     page = (await client.get(LoopbackClient().link(SITE))).text
     refused = await client.post("/authorize", data=consent_form(page), headers=FORM)

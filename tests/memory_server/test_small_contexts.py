@@ -1,4 +1,4 @@
-"""Contexts that are smaller than a summary: of an extract the lines stay that tell most."""
+"""Contexts smaller than a summary: an extract keeps its most informative lines."""
 
 from __future__ import annotations
 

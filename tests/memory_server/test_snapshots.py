@@ -1,4 +1,4 @@
-"""A search goes by the rows it began with, whatever other searches of the process learn meanwhile."""
+"""A search uses the rows of its snapshot, whatever other searches of the process cache meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def say(tx: Tx, session: str, *texts: str) -> None:
 
 
 def holders(tx: Tx, seen: Seen, word: str) -> list[int]:
-    """The ids of the messages that hold a word, as far as a search sees."""
+    """Return the ids of messages that contain a word, as a search sees them."""
     rows = seen.postings.read(text_index(tx).within(tx, HERE), seen.rows, word, seen.newest).among(seen.rows)
     return [int(seen.rows.ids[row]) for row in rows]
 
@@ -72,12 +72,12 @@ def test_search_that_began_earlier_is_not_told_of_rows_it_does_not_have(tx: Tx) 
 
 
 def match_two(words: Sequence[str], limit: int | None, between: tuple[int, int] | None) -> MessageIds:
-    """The text index as a transaction sees it that began when there were two messages."""
+    """Return the matches of a transaction that began when there were two messages."""
     return np.array([2, 1])
 
 
 def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
-    for bound in ("HOLDERS", "WHOLE"):
+    for bound in ("MAX_NEWEST_ROWS", "MAX_COMPLETE_ROWS"):
         monkeypatch.setattr(postings, bound, 2)
     say(tx, "one", "Bees.", "Bees again.")
     outlines = new_index().outlines
@@ -89,7 +89,7 @@ def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, mon
     assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4]
 
 
-def test_search_that_began_before_a_deletion_leaves_nothing_to_those_after_it(tx: Tx) -> None:
+def test_search_begun_before_a_deletion_leaves_nothing_in_the_cache(tx: Tx) -> None:
     say(tx, "gone", "This goes.", "This too.")
     say(tx, "one", "I keep bees.", "I bake bread.", "I sail.")
     outlines = new_index().outlines
@@ -118,7 +118,7 @@ def test_sizes_of_sessions_are_those_of_the_rows_a_search_has(tx: Tx) -> None:
 
 
 def test_words_that_nobody_uses_are_forgotten_too(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postings, "KEPT", 1000)
+    monkeypatch.setattr(postings, "MAX_ROWS_KEPT", 1000)
     say(tx, "one", "I keep bees.")
     seen = new_index().outlines.load(tx, 1)
     words = [f"nothing{number}" for number in range(100)]

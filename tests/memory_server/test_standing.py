@@ -1,4 +1,4 @@
-"""What always holds of a person comes with the evidence for any question."""
+"""Conclusions that always hold of a person are part of the evidence for any question."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from hermes.memory_server.engine.sentences import is_statement
-from hermes.memory_server.engine.standing import MOST
+from hermes.memory_server.engine.standing import MAX_PER_KIND
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from tests.memory_server.talking import conclude, say, settle
 
@@ -75,7 +75,7 @@ def test_lasting_facts_have_a_kind_and_are_learnt(kind: str, sentence: str) -> N
 )
 def test_small_talk_is_of_no_kind_and_secrets_do_not_stand(sentence: str, kind: str | None) -> None:
     assert standing_kind(sentence) == kind
-    assert kind not in MOST
+    assert kind not in MAX_PER_KIND
 
 
 def standing(http: httpx.Client, **more: Any) -> list[tuple[str, str]]:
@@ -107,12 +107,12 @@ def test_older_lines_of_one_kind_do_not_crowd_out_another(http: httpx.Client) ->
     found = standing(http)
     assert found[0] == ("name", "My name is Ann Lind.")
     assert found[1:] == [
-        ("identity", f"I work at office number {number}.") for number in range(19, 19 - MOST["identity"], -1)
+        ("identity", f"I work at office number {number}.") for number in range(19, 19 - MAX_PER_KIND["identity"], -1)
     ]
 
 
 @pytest.mark.processes
-def test_standing_lines_follow_corrections_deletions_and_the_session_that_is_asked(http: httpx.Client) -> None:
+def test_standing_lines_follow_corrections_deletions_and_the_session_asked_for(http: httpx.Client) -> None:
     [first] = conclude(http, "I live in Ghent.")
     http.put(f"/ext/conclusions/{first['id']}", json={"content": "I like Ghent."}).raise_for_status()
     assert standing(http) == []

@@ -1,4 +1,4 @@
-"""What takes long is computed in a thread; who asks for little does not wait behind those who ask for much."""
+"""Long computations run in a thread, and clients with little work do not wait behind those with much."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> 
     assert done == ["light", "first heavy", "second heavy"]
 
 
-async def test_the_vocabulary_that_the_first_message_needs_is_read_beside_the_event_loop(
+async def test_the_token_vocabulary_is_loaded_off_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readers: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""Tokens are counted as o200k_base counts them, also where our own count is clever."""
+"""Token counts equal those of o200k_base, also where our algorithm takes shortcuts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hermes.memory_server.tokens import count_tokens
 from tests.scale import scale
 
 reference = openai.o200k_base()
-"""Another implementation with a vocabulary of its own."""
+"""An independent implementation with a separate vocabulary."""
 WORDS = st.sampled_from(
     ["I'll", "naïve", "  ", "\n\n", "12345678", "Straße", "東京都", "हिन्दी", "🎉👩‍💻", "x" * 90, "a/b//", "'s"]
 )

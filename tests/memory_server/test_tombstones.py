@@ -1,4 +1,5 @@
-"""Deleted stays deleted: against re-derivation, import, backfill, scopes and merges. What is said anew may return."""
+"""Deleted conclusions stay deleted: against re-derivation, import, backfill, scopes and merges. A new statement may
+restore them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truth over time: what a later statement changes, what contradicts, and how it is undone."""
+"""Truth over time: a later statement changes or contradicts an earlier one, and this can be undone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISBON, PORTO, STAYED = "I live in Lisbon.", "I moved to Porto last week.", "Act
 
 
 def tell(http: httpx.Client, *texts: str, session: str = "s") -> None:
-    """Say each text on a day of its own, and wait until it was learnt."""
+    """Send each text on a different day, and wait until it is learned."""
     for text in texts:
         day = http.post(f"/sessions/{session}/messages/list", json={}).json().get("total", 0) + 1
         said = {"content": text, "peer_id": "ann", "created_at": f"2026-03-{day:02}T10:00:00Z"}

@@ -1,4 +1,4 @@
-"""A server that is killed while it learns, supersedes and undoes: nothing is lost, and nothing is there twice."""
+"""A server that is killed while it learns, supersedes and undoes loses nothing and duplicates nothing."""
 
 from __future__ import annotations
 

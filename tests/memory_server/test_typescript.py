@@ -18,7 +18,7 @@ VERSION = "2.5.0"
 
 @pytest.fixture(scope="session")
 def package(processes: None, request: pytest.FixtureRequest) -> Path:
-    """A folder with the package in it, fetched once."""
+    """Return a folder with the package, downloaded once."""
     need_commands(("node", "npm"), ("nodejs", "npm"))
     install = ["npm", "install", "--no-audit", "--no-fund", f"@honcho-ai/sdk@{VERSION}"]
     return fetch_once(request.config.cache, f"honcho-ts-{VERSION}", install, "--prefix")

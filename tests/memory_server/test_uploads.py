@@ -1,4 +1,4 @@
-"""Files as messages: what is read from each kind, how it is split, and what is refused."""
+"""Files as messages: supported kinds, splitting, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOCKED = (
     b"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 5 /R 6 /Length 256 /P -4 /O <%s> /U <%s> /OE <%s> /UE <%s>"
     b" /Perms <%s> /CF << /StdCF << /CFM /AESV3 /AuthEvent /DocOpen /Length 32 >> >> /StmF /StdCF /StrF /StdCF >>"
 ) % (b"00" * 48, b"00" * 48, b"00" * 32, b"00" * 32, b"00" * 16)
-"""How a PDF says that it is encrypted with AES."""
+"""The encryption dictionary of a PDF that uses AES."""
 
 
 def encrypt(pdf: bytes, user: str) -> bytes:

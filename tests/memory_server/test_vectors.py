@@ -1,4 +1,4 @@
-"""Vectors in memory: they find what the tables hold, in the place that is asked for and nowhere else."""
+"""The vector cache finds what the tables hold, in the requested area only."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_is_kept_in_memory_is_what_is_read_anew(tx: Tx) -> None:
 
 def test_long_message_at_the_edge_of_a_batch_comes_whole(tx: Tx) -> None:
     long = "stone " * 300 + "I keep bees in the garden. " * 30
-    say(tx, "one", "ann", *["Snow fell."] * (outlines.BATCH - 2), long, "The end.")
+    say(tx, "one", "ann", *["Snow fell."] * (outlines.OUTLINE_BATCH_ROWS - 2), long, "The end.")
     assert found(tx, SearchArea(1), "I keep bees in the garden", 1) == [long]
 
 

@@ -1,4 +1,4 @@
-"""The worker: two halves of a job, side by side, under a lease that is kept."""
+"""The worker: it prepares and commits jobs, concurrently, and keeps their leases."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
-from hermes.memory_server.engine.deletion import PART, delete_session
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
-from hermes.memory_server.engine.worker import RENEW_EVERY, JobWorker
+from hermes.memory_server.engine.worker import RENEW_INTERVAL_SECONDS, JobWorker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.floor import EMBEDDER, draft
@@ -35,12 +35,12 @@ from tests.memory_server.older import BEFORE_TRUTH
 from tests.memory_server.sdk import eventually
 
 NOW = 1_700_000_000_000_000
-LEASE = jobs.LEASE / 1_000_000
+LEASE = jobs.LEASE_MICROSECONDS / 1_000_000
 
 
 @asynccontextmanager
 async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
-    """An endpoint that takes every request and never answers: its port, and what was sent to it."""
+    """Run an endpoint that never answers; yield its port and the requests it received."""
     sent: list[bytes] = []
     ended = asyncio.Event()
 
@@ -60,7 +60,7 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 @asynccontextmanager
 async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any]] = KINDS) -> AsyncIterator[JobWorker]:
-    """A worker for the length of a block."""
+    """Run a worker for the block."""
     worker = JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
     running = asyncio.create_task(worker.run())
     try:
@@ -75,7 +75,7 @@ async def say(database: Database, workspace: str, said: str) -> None:
 
 
 async def states(database: Database, kind: str) -> list[tuple[str, int]]:
-    """Jobs of a kind: state and tries."""
+    """Return state and attempts of the jobs of a kind."""
     query = text("SELECT state, attempts FROM jobs WHERE kind = :kind ORDER BY id")
     rows = await database.read(lambda tx: tx.execute(query, {"kind": kind}).all())
     return [(row[0], row[1]) for row in rows]
@@ -90,21 +90,21 @@ async def concluded(database: Database) -> list[str]:
 async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Database) -> None:
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
-            await announce_to(database, workspace, port, limits.WEBHOOKS)
+            await announce_to(database, workspace, port, limits.MAX_WEBHOOKS)
         async with at_work(database, {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3600.0)}) as worker:
-            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.WEBHOOKS)
+            await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.MAX_WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
                 worker.wake()
             told = ["ann: I live in one.", "ann: I live in other."]
             await eventually(lambda: concluded(database), lambda found: sorted(found) == told)
             held = await states(database, "webhook")
-            assert held.count(("running", 1)) == 2 * limits.WEBHOOKS, "nobody had given up yet"
+            assert held.count(("running", 1)) == 2 * limits.MAX_WEBHOOKS, "nobody had given up yet"
             assert ("done", 1) not in held
 
 
 async def announce_to(database: Database, workspace: str, port: int, endpoints: int) -> None:
-    """Queue an event for so many endpoints of a workspace, all of them at one port."""
+    """Queue an event for several endpoints of a workspace, all on one port."""
 
     def run(tx: Tx) -> None:
         ensure_workspace(tx, workspace, NOW)
@@ -132,7 +132,7 @@ async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: 
 
 
 class Slow:
-    """A kind of job whose preparing lasts until it is let go."""
+    """A kind of job whose preparation lasts until `free` is set."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -155,7 +155,7 @@ async def add(database: Database, unit: str = "u") -> None:
 
 
 async def time_left(database: Database, clock: HandClock) -> float:
-    """How many seconds the only job's lease still lasts."""
+    """Return the remaining seconds of the only job's lease."""
     until = await database.read(lambda tx: tx.exec_driver_sql("SELECT lease_until FROM jobs").scalar())
     return float(until or 0) / 1_000_000 - clock.now()
 
@@ -167,10 +167,10 @@ async def test_slow_job_keeps_its_lease_and_no_second_worker_takes_it_over(datab
     second = JobWorker(database, clock, EMBEDDER, kinds=slow.kinds())
     working = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
     for _ in range(5):
-        await clock.sleeper(RENEW_EVERY)
-        clock.advance(RENEW_EVERY)
+        await clock.sleeper(RENEW_INTERVAL_SECONDS)
+        clock.advance(RENEW_INTERVAL_SECONDS)
         await eventually(lambda: time_left(database, clock), lambda left: left == pytest.approx(LEASE))
-    assert 5 * RENEW_EVERY > LEASE
+    assert 5 * RENEW_INTERVAL_SECONDS > LEASE
     assert not await second.work_once()
     slow.free.set()
     assert await working
@@ -183,8 +183,8 @@ async def test_job_that_was_taken_over_meanwhile_has_one_effect(database: Databa
     await add(database)
     slow, clock = Slow(), HandClock()
     first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
-    await clock.sleeper(RENEW_EVERY)
-    expired = times.now(clock) + jobs.LEASE + 1
+    await clock.sleeper(RENEW_INTERVAL_SECONDS)
+    expired = times.now(clock) + jobs.LEASE_MICROSECONDS + 1
     taken = await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", expired))
     assert taken is not None
     slow.free.set()
@@ -198,9 +198,11 @@ async def test_worker_that_lost_its_lease_stops_preparing(database: Database) ->
     await add(database)
     slow, clock = Slow(), HandClock()
     first = asyncio.create_task(JobWorker(database, clock, EMBEDDER, kinds=slow.kinds()).work_once())
-    await clock.sleeper(RENEW_EVERY)
-    await database.write(lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE + 1))
-    clock.advance(RENEW_EVERY)
+    await clock.sleeper(RENEW_INTERVAL_SECONDS)
+    await database.write(
+        lambda tx: jobs.claim_job(tx, "another", "summary", times.now(clock) + jobs.LEASE_MICROSECONDS + 1)
+    )
+    clock.advance(RENEW_INTERVAL_SECONDS)
     assert await first, "it would wait for ever otherwise"
     assert await states(database, "summary") == [("running", 2)]
 
@@ -226,7 +228,7 @@ async def test_a_job_that_waits_for_the_end_of_a_pause_is_given_back(database: D
     assert await states(database, "summary") == [("done", 1), ("pending", 0)]
 
 
-async def test_jobs_of_different_units_are_prepared_side_by_side_as_far_as_there_are_places(database: Database) -> None:
+async def test_jobs_of_different_units_are_prepared_concurrently_up_to_a_limit(database: Database) -> None:
     for unit in ("a", "b", "c", "a"):
         await add(database, unit)
     slow = Slow()
@@ -252,7 +254,7 @@ async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: D
     assert await concluded(database) == []
 
 
-async def test_job_that_fails_in_the_middle_leaves_nothing_and_is_kept_with_its_reason(database: Database) -> None:
+async def test_job_that_fails_midway_leaves_no_rows_and_is_kept_with_its_reason(database: Database) -> None:
     await say(database, "w", "I like tea.")
     broken = "INSERT INTO job_observers (job_id, peer_id) VALUES (1, 2), (1, 'x')"
     await database.write(lambda tx: tx.exec_driver_sql(broken))
@@ -275,21 +277,21 @@ async def refuse_poison(tools: JobTools, job: Job) -> Any:
 
 
 @pytest.mark.contract("9.9")
-async def test_message_that_cannot_be_learnt_is_retried_until_it_can_and_holds_up_no_other(database: Database) -> None:
+async def test_failed_learning_of_a_message_is_retried_and_delays_no_other(database: Database) -> None:
     said = [draft(f"I like {what}.", "ann") for what in ("tea", "poison", "milk")]
     await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
     await say(database, "w", "I like cake.")
     clock = HandClock()
     faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
-    for _ in range(2 * jobs.ATTEMPTS):
+    for _ in range(2 * jobs.MAX_ATTEMPTS):
         await worker.work_once()
-        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+        clock.advance(jobs.MAX_RETRY_MICROSECONDS / 1_000_000)
     assert sorted(await concluded(database)) == ["ann: I like cake.", "ann: I like milk.", "ann: I like tea."]
     assert await status(database) == Counts(completed=3, pending=1)
     told = await database.read(lambda tx: read_status(tx, "w", None, None, None))
     reason = "ValueError: it is poison"
-    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.ATTEMPTS, "reason": reason}}
+    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.MAX_ATTEMPTS, "reason": reason}}
     await worker.work_once()  # the pause begins now
     mended = JobWorker(database, clock, EMBEDDER)
     running = asyncio.create_task(mended.run())
@@ -329,8 +331,8 @@ async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path:
     clock = HandClock()
     faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
-    for _ in range(jobs.ATTEMPTS + 1):
-        clock.advance(jobs.LONGEST_BACK_OFF / 1_000_000)
+    for _ in range(jobs.MAX_ATTEMPTS + 1):
+        clock.advance(jobs.MAX_RETRY_MICROSECONDS / 1_000_000)
         assert await worker.work_once()
     async with serving(database, clock, life=Life(end=ended.set, idle=lambda: 0.01)) as client:
         lag = (await client.get("/health")).json()["lag"]
@@ -339,7 +341,7 @@ async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path:
 
 
 async def test_work_that_takes_many_parts_is_one_job(database: Database) -> None:
-    said = [draft(f"I own house {number}.", "ann") for number in range(2 * PART + 1)]
+    said = [draft(f"I own house {number}.", "ann") for number in range(2 * ROWS_PER_TRANSACTION + 1)]
     await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
     await database.write(lambda tx: delete_session(tx, "w", "s", NOW))
     assert await JobWorker(database, SystemClock(), EMBEDDER).work_once()
@@ -367,7 +369,7 @@ async def test_what_others_wrote_is_one_short_line_of_the_log(
     assert len(line) < 600
 
 
-async def test_a_file_that_somebody_reads_just_now_is_worth_a_warning_only_when_it_stays_so(
+async def test_a_busy_file_is_a_warning_only_after_the_last_attempt(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def find_it_busy(_tools: JobTools, _job: Job) -> None:
@@ -376,11 +378,11 @@ async def test_a_file_that_somebody_reads_just_now_is_worth_a_warning_only_when_
     await add(database)
     kinds = {"summary": JobHandler(find_it_busy, lambda *_: None)}
     worker, warned = JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds), list[int]()
-    for _ in range(jobs.ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         await database.write(lambda tx: tx.exec_driver_sql("UPDATE jobs SET not_before = 0"))
         assert await worker.work_once()
         warned.append(len([record for record in caplog.records if record.levelno >= logging.WARNING]))
-    assert warned == [0] * (jobs.ATTEMPTS - 1) + [1]
+    assert warned == [0] * (jobs.MAX_ATTEMPTS - 1) + [1]
 
 
 async def test_finished_jobs_are_dropped_as_long_as_there_are_some(database: Database) -> None:

@@ -92,11 +92,11 @@ def test_question_for_a_time_is_known(text: str, asks: bool) -> None:
 
 
 def test_traits_tell_questions_times_and_who_speaks_of_themselves() -> None:
-    assert traits_of("Did you go yesterday? Tell.") & 15 == traits.ASKS | traits.TELLS_TIME
+    assert traits_of("Did you go yesterday? Tell.") & 15 == traits.ASKS | traits.NAMES_TIME
     assert traits_of("Where is it?") & 15 == traits.ASKS | traits.IS_QUESTION
     assert traits_of("Ich war dort.") & 15 == traits.OF_ONESELF
-    assert traits_of("one two three") >> traits.LENGTH_AT == 3
-    assert traits_of("word " * 100_000) >> traits.LENGTH_AT == traits.LONGEST
+    assert traits_of("one two three") >> traits.LOW_FLAG_COUNT == 3
+    assert traits_of("word " * 100_000) >> traits.LOW_FLAG_COUNT == traits.MAX_LENGTH_WORDS
     assert traits_of("") == 0
 
 

@@ -94,7 +94,7 @@ def clipboard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: None) 
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr("hermes.cli.clipboard.PATIENCE", 60.0)
+    monkeypatch.setattr("hermes.cli.clipboard.COPY_TIMEOUT_SECONDS", 60.0)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     return file
 
@@ -120,6 +120,6 @@ async def test_where_nothing_can_take_it_a_file_is_offered(tmp_path: Path, monke
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     async with having_said(tmp_path, monkeypatch) as conversation:
-        with pytest.raises(UsageError, match="nothing here can take it") as refused:
+        with pytest.raises(UsageError, match="no clipboard program is installed here") as refused:
             await ask(conversation, "/copy")
         assert "`/save FILE`" in refused.value.line()

@@ -27,8 +27,8 @@ from hermes.types import Draft
 from scripts.real_model import NAME
 from tests.compression.plumbing_job import PLANTED, conversation, forgotten, more_talk
 
-WINDOW = 8_000
-FLOOR = 0.6
+WINDOW_TOKENS = 8_000
+MIN_KEPT_RATIO = 0.6
 """Minimum share of the planted facts in a small model's summary and tail."""
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,9 @@ QUESTIONS = {
 @pytest.fixture
 async def model(base_url: str) -> AsyncIterator[Model]:
     name = os.environ.get("HERMES_SLOW_MODEL", NAME)
-    real = OpenAICompatible(base_url, name, context_length=WINDOW, timeouts=Timeouts(first_byte=600.0, idle=600.0))
+    real = OpenAICompatible(
+        base_url, name, context_length=WINDOW_TOKENS, timeouts=Timeouts(first_byte=600.0, idle=600.0)
+    )
     yield real
     await real.close()
 
@@ -60,11 +62,11 @@ async def test_real_model_still_answers_from_what_it_compressed(model: Model, tm
     async with await Store.open(tmp_path / "state.db", clock=SystemClock(), lock_timeout=30.0) as store:
         session_id = (await store.create_session("test")).id
         await store.append(session_id, *conversation(padding=1, tools=False), *more_talk(1, 6))
-        compressor = Compressor(store, model, CompressionPolicy(WINDOW), owner=new_owner(), deadline=1800.0)
+        compressor = Compressor(store, model, CompressionPolicy(WINDOW_TOKENS), owner=new_owner(), deadline=1800.0)
         result = await compressor.compress(session_id)
         assert result.outcome == "done", result.reason
         text = str(build_context("", await store.view(session_id)))
-        assert len(PLANTED) - len(forgotten(text)) >= FLOOR * len(PLANTED), forgotten(text)
+        assert len(PLANTED) - len(forgotten(text)) >= MIN_KEPT_RATIO * len(PLANTED), forgotten(text)
         right = 0
         for question, key in QUESTIONS.items():
             await store.append(session_id, Draft("user", question))

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.timeout(7200),
     pytest.mark.skipif(os.environ.get("HERMES_SLOW") != "1", reason="needs a model of 1.2 GB: `make slow` fetches it"),
 ]
-LEAST_RIGHT = 16
+MIN_RIGHT_ANSWERS = 16
 
 
 @pytest.mark.contract("7.11")
@@ -33,7 +33,7 @@ def test_most_questions_about_a_life_are_answered_right_each_in_its_own_process(
     tell_life(tmp_path / "home", base_url, told)
     answers = {asked: ask(tmp_path / "home", asked) for asked in questions}
     wrong = {asked.question: answer for asked, answer in answers.items() if not is_right(asked, answer)}
-    assert len(questions) - len(wrong) >= LEAST_RIGHT, wrong
+    assert len(questions) - len(wrong) >= MIN_RIGHT_ANSWERS, wrong
 
 
 def test_an_answer_is_judged_by_its_words() -> None:

@@ -13,7 +13,7 @@ import pytest
 from scripts.real_model import NAME, WINDOW_TOKENS
 from tests.cli.screen import CTRL_D, ENTER, Screen
 
-PATIENCE = 300.0
+REPLY_TIMEOUT_SECONDS = 300.0
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,7 +34,7 @@ def env(base_url: str, home: Path) -> dict[str, str]:
 
 
 def test_a_fact_told_in_one_session_is_noted_and_known_in_the_next(env: dict[str, str], home: Path) -> None:
-    with Screen("chat", env=env, patience=PATIENCE) as screen:
+    with Screen("chat", env=env, patience=REPLY_TIMEOUT_SECONDS) as screen:
         screen.wait_for_prompt()
         screen.type("Note this with the memory tool (action add, target user): my sister Ada lives in Oslo." + ENTER)
         screen.wait_for("Memory updated").wait(lambda screen: f"model {NAME}" in screen.status)

@@ -35,11 +35,11 @@ def test_commands_transfer_a_workspace_and_report_it(
     report = json.loads(brought.out)
     assert (report["target"], report["carried"]["messages"], report["refused"]) == ("hermes", 278, 0)
     again = hermes("memory", "import", file, "--to", new.url)
-    assert f"{filled}: nothing brought to {new.url}\nthere already: 1 workspace" in again.out
+    assert f"{filled}: nothing imported into {new.url}\nalready there: 1 workspace" in again.out
     abroad = hermes("memory", "import", file, "--to", other.url)
-    assert "could not be carried: messages: their ids (278)" in abroad.out
+    assert "could not be imported: messages: their ids (278)" in abroad.out
     back = hermes("memory", "export", filled, str(tmp_path / "back.jsonl"), "--from", other.url)
-    assert "not told by the server: conclusions: which messages they came from" in back.out
+    assert "not provided by the server: conclusions: which messages they came from" in back.out
 
 
 def test_errors_are_one_line(

@@ -14,7 +14,7 @@ from hermes.fence import strip_fences
 from hermes.llm.model import Model
 from hermes.types import Json, ToolSpec
 
-SPEC = ToolSpec(
+DELEGATE_SPEC = ToolSpec(
     "delegate",
     "Let a sub-agent do one self-contained task that takes several searches, and give back its answer. It knows "
     "nothing of this conversation: put everything it needs into the task. It can search earlier conversations and "
@@ -53,7 +53,7 @@ def delegate_tool(
         text = outcome.text
         return ToolResult(text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS]} […]")
 
-    return Tool(SPEC, run)
+    return Tool(DELEGATE_SPEC, run)
 
 
 def _show(event: TurnEvent) -> None:

@@ -18,7 +18,7 @@ from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.utterances import find_small_talk, is_question, is_request, only_asks, wants_forgetting
 from hermes.ranking.words import split_words, telling_words
-from hermes.types import NOT_TOLD, RecalledLine
+from hermes.types import UNANSWERED_SCORE, RecalledLine
 
 NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
 HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
@@ -49,7 +49,7 @@ OWNED = re.compile(
 )
 """Matches the noun after a possessive, as in "my cat"."""
 CHANGING: tuple[Topic, ...] = ("home", "work")
-"""What a later statement about oneself takes the place of."""
+"""Topics whose newest statement about oneself replaces the earlier ones."""
 OF_ANOTHER = re.compile(
     r"\b(?:my|mein\w*|mi|mon|ma) \w+ (?:lives|works|moved|wohnt|lebt|arbeitet|vive|trabaja|habite|travaille)\b",
     re.IGNORECASE,
@@ -118,9 +118,9 @@ def answer(
 def find_answers(
     inquiry: Inquiry, recalled: Sequence[RecalledLine], local: Sequence[RecalledLine]
 ) -> list[RecalledLine]:
-    """Return the lines that answer a question, the best first: recalled ones, and local ones where those are newer or
-    there are no others. Where memory was not told, only lines that hold every word of the question may answer."""
-    is_told = all(line.certainty != NOT_TOLD for line in recalled)
+    """Return the lines that answer a question, the best first: recalled lines, and local lines if they are newer or
+    nothing was recalled. If memory probably lacks the answer, only lines with every word of the question count."""
+    is_told = all(line.certainty != UNANSWERED_SCORE for line in recalled)
     if not is_told:
         recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]
         local = [line for line in local if _holds_all(line, inquiry)]
@@ -146,7 +146,7 @@ def is_answer(line: RecalledLine, inquiry: Inquiry) -> bool:
 
 
 def _holds_all(line: RecalledLine, inquiry: Inquiry) -> bool:
-    """Return whether a line holds every word of a question, as it must where memory says that it was not told."""
+    """Return True if the line holds every word of the question. Required when memory probably lacks the answer."""
     return share_of(telling_words(split_words(inquiry.text)), line.text) == 1.0
 
 

@@ -58,7 +58,7 @@ MIN_KNOWN_WORD_SHARE = 0.6
 MAX_LINES = 10
 FORGOTTEN = "Not noted: the person has deleted or forgotten something of this conversation. Note nothing more of it."
 MAX_STEPS = 4
-LEASE_SECONDS = 30.0
+REVIEW_LEASE_SECONDS = 30.0
 MAX_REVIEW_CHARS = 24_000
 """Limits the conversation that one review reads."""
 
@@ -113,7 +113,7 @@ async def review_messages(agent: Agent, messages: Sequence[Message], whole: int 
     if not wants_review(agent):
         return True
     about = f"the review of session {agent.session_id}"
-    wanted = wanted_lease(agent.store, about, f"review:{agent.session_id}", agent.owner, LEASE_SECONDS)
+    wanted = wanted_lease(agent.store, about, f"review:{agent.session_id}", agent.owner, REVIEW_LEASE_SECONDS)
     held = await take(agent.store, wanted)
     if held is None:
         return True

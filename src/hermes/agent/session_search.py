@@ -14,7 +14,7 @@ from hermes.store.search import HistoryHit
 from hermes.store.store import Store
 from hermes.types import Json, ToolSpec
 
-SPEC = ToolSpec(
+SEARCH_SPEC = ToolSpec(
     "session_search",
     "Search everything that was said in earlier conversations: a question, a few telling words, a name or a date.",
     {
@@ -53,7 +53,7 @@ def session_search_tool(store: Store, scope: Scope, session_id: str | None = Non
         found = [f"[{_when(hit)}, session {hit.message.session_id}] {hit.message.role}: {hit.snippet}" for hit in hits]
         return ToolResult(fence(corrections.marked("\n".join(found))))
 
-    return Tool(SPEC, run)
+    return Tool(SEARCH_SPEC, run)
 
 
 def _when(hit: HistoryHit) -> str:

@@ -1,4 +1,5 @@
-"""The access log of the memory server: a line for each request, written by a thread, so that no request waits for it.
+"""The memory server's access log: one line per request, written by a background thread so that requests never wait for
+the disk.
 
     time client method path status milliseconds
 
@@ -18,23 +19,23 @@ from hermes.log_file import LogFile
 from hermes.memory_server.api.traffic import Visit
 
 log = logging.getLogger(__name__)
-LARGEST = 5 * 1024 * 1024
-KEPT = 3
-WAITING = 10_000
-"""Lines that wait to be written at most; where the disk is slower, later ones are counted instead."""
-GATHER = 0.5
-"""Seconds that lines gather before they are written together."""
-PATH_CHARS = 500
+MAX_FILE_BYTES = 5 * 1024 * 1024
+MAX_OLD_FILES = 3
+MAX_QUEUED_LINES = 10_000
+"""Queue limit. When the disk is slower than the traffic, further lines are dropped and counted."""
+GATHER_SECONDS = 0.5
+"""Lines are collected for this long and written together."""
+MAX_PATH_CHARS = 500
 
 
 class AccessLog:
-    """Writes until it is closed, at the end of its block or before, and then what is left."""
+    """A context manager that writes queued lines until it closes. Closing writes the rest."""
 
     def __init__(self, path: Path) -> None:
-        """Where the file cannot be opened it is told once, and memory is served without it."""
+        """Open the log file. If that fails, log one warning and discard all lines."""
         self._file: LogFile | None = None
         try:
-            self._file = LogFile(path, largest=LARGEST, kept=KEPT)
+            self._file = LogFile(path, largest=MAX_FILE_BYTES, kept=MAX_OLD_FILES)
         except OSError as error:
             log.warning("cannot write the access log %s: %s", path, error.strerror)
         self._lines: deque[tuple[float, Visit]] = deque()
@@ -50,7 +51,7 @@ class AccessLog:
         self.close()
 
     def close(self) -> None:
-        """Write what is left. Closing twice is fine."""
+        """Write the queued lines and close the file. Idempotent."""
         self._over.set()
         self._news.set()
         self._thread.join()
@@ -58,10 +59,10 @@ class AccessLog:
             self._file.close()
 
     def add(self, visit: Visit) -> None:
-        """One more request. Takes no time."""
+        """Queue a line for `visit`. Does not block."""
         if self._file is None:
             return
-        if len(self._lines) >= WAITING:
+        if len(self._lines) >= MAX_QUEUED_LINES:
             self._lost += 1
             return
         self._lines.append((time.time(), visit))
@@ -70,7 +71,7 @@ class AccessLog:
     def _run(self) -> None:
         while not self._over.is_set():
             self._news.wait()
-            self._over.wait(GATHER)
+            self._over.wait(GATHER_SECONDS)
             self._news.clear()
             self._write()
 
@@ -78,14 +79,14 @@ class AccessLog:
         lines = [_line(*self._lines.popleft()) for _ in range(len(self._lines))]
         if (lost := self._lost) and lines:
             self._lost -= lost
-            lines.append(f"{_time(time.time())} {lost} more requests were not written down: the disk is too slow")
+            lines.append(f"{_time(time.time())} {lost} requests are missing here: the disk was too slow to log them")
         if lines and self._file is not None:
             self._file.emit(logging.makeLogRecord({"msg": "\n".join(lines)}))
 
 
 def _line(at: float, visit: Visit) -> str:
-    # What a path holds beyond letters is written as in a request: a line stays one line.
-    path = visit.path[:PATH_CHARS].encode("unicode_escape").decode("ascii").replace(" ", "%20")
+    # Escape control characters and spaces: every request stays one line.
+    path = visit.path[:MAX_PATH_CHARS].encode("unicode_escape").decode("ascii").replace(" ", "%20")
     return f"{_time(at)} {visit.client} {visit.method} {path} {visit.status} {visit.seconds * 1000:.1f}"
 
 

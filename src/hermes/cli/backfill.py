@@ -1,4 +1,4 @@
-"""`hermes memory backfill`: earlier sessions are taken into the memory provider."""
+"""`hermes memory backfill`: send earlier sessions to the memory provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.app import App
 from hermes.assembly import earlier_conversation, open_people, open_provider
-from hermes.cli.outbox import LANES_AT_ONCE, start_deliverer, until_nothing_moves
+from hermes.cli.outbox import MAX_LANES, start_deliverer, wait_for_deliveries
 from hermes.cli.output import note, one_line, print_json, printable, say
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.db.leases import new_owner
@@ -28,20 +28,20 @@ from hermes.store.store import Store
 from hermes.store.told import is_any_told
 from hermes.types import Json
 
-MOST_WAITING = 2000
-"""Entries of the outbox above which no more are queued until some are delivered."""
-TELL_EVERY = 1.0
-"""Seconds between two lines of progress."""
-ROOM_PATIENCE, LAST_PATIENCE = 90.0, 10.0
-"""Seconds that it waits for deliveries when nothing moves: before it gives up, and when all is queued: the rest is
-then left to a process of its own."""
-LONGEST = 300
-"""Characters of a reason that are shown."""
+MAX_QUEUED_ENTRIES = 2000
+"""Outbox entries above which queueing pauses until some are delivered."""
+PROGRESS_SECONDS = 1.0
+"""Interval between progress lines."""
+QUEUEING_TIMEOUT_SECONDS, DELIVERY_TIMEOUT_SECONDS = 90.0, 10.0
+"""How long to wait while no delivery succeeds. During queueing, the backfill then gives up; after it, a background
+process delivers the rest."""
+MAX_FAILURE_CHARS = 300
+"""Longer reasons are cut in the output."""
 
 
 class Result(Struct, frozen=True):
-    """What came of it: what there was, what was queued, and what of the outbox waits still. `stuck` of that should
-    have been taken by the provider, and `reason` is why it was not, where that is known."""
+    """The outcome: what was found, what was queued, and how many outbox entries remain. `stuck` counts the overdue ones
+    among them, and `reason` is the provider's last error, if known."""
 
     found: BackfillProgress
     taken: BackfillProgress
@@ -53,39 +53,39 @@ class Result(Struct, frozen=True):
 
 def backfill(
     ctx: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much there is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be sent.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Take earlier sessions into the memory provider, each message once, but for what was incognito. One that was cut
-    off goes on. The code is 1 when the provider has not taken everything, and takes nothing more now."""
+    """Send earlier sessions to the memory provider, each message once. Incognito sessions are left out. An interrupted
+    run resumes. Exits with 1 while messages remain that the provider does not accept."""
     found = load_app(ctx)
     if found.settings.get(PROVIDER) == NONE:
         raise UsageError("no memory provider is chosen", hint="`hermes memory setup` chooses one")
     if dry_run:
         counted = _count(with_store(found, lambda store: _look(found, store)))
-        _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_amount(counted)}.", json)
+        _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_describe_count(counted)}.", json)
         return 0
     result = with_store(found, lambda store: _take_in(found, store))
-    told = {
+    report = {
         **_numbers(result.taken),
         "refused": result.taken.refused,
         "left": result.found.messages - result.taken.messages - result.taken.refused,
         "waiting": result.waiting,
         "reason": result.reason,
     }
-    _print({"dry_run": False, **told}, "\n".join(_describe(found, result)), json)
+    _print({"dry_run": False, **report}, "\n".join(_describe(found, result)), json)
     return 0 if result.is_whole and not result.stuck else 1
 
 
 def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
-    """After a provider was set up: ask whether earlier sessions shall be taken in, where another one was chosen before
-    or this one has not been told anything yet."""
+    """Ask, after `setup`, whether to send earlier sessions to the provider. Asks only if the provider is new or has
+    received nothing yet."""
     if found.settings.get(PROVIDER) == NONE or not found.home.state_file.exists():
         return
     sessions = with_store(found, lambda store: _look(found, store, before=before))
     if not sessions:
         return
-    amount = f"This memory does not know {_amount(_count(sessions))} from before"
+    amount = f"This memory does not know {_describe_count(_count(sessions))} from before"
     if not dialog.can_ask:
         dialog.say(f"{amount}; `hermes memory backfill` takes that in.")
         return
@@ -106,19 +106,21 @@ async def _look(found: App, store: Store, before: str | None = None) -> list[Ear
 
 
 async def _take_in(found: App, store: Store) -> Result:
-    """Take in all there is; progress goes to standard error."""
+    """Queue and deliver all earlier sessions. Progress goes to standard error."""
     provider = _provider(found, store)
-    deliveries = Deliveries(provider, new_owner(), LANES_AT_ONCE)
+    deliveries = Deliveries(provider, new_owner(), MAX_LANES)
     work = _backfill(found, provider)
 
-    async def room() -> bool:
-        return (await until_nothing_moves(store, deliveries, MOST_WAITING, ROOM_PATIENCE)).entries <= MOST_WAITING
+    async def wait_for_space() -> bool:
+        return (
+            await wait_for_deliveries(store, deliveries, MAX_QUEUED_ENTRIES, QUEUEING_TIMEOUT_SECONDS)
+        ).entries <= MAX_QUEUED_ENTRIES
 
     try:
         sessions = await work.find()
         deliveries.start()
-        taken, is_whole = await work.take_in(sessions, room, _teller(_count(sessions)))
-        left = await until_nothing_moves(store, deliveries, patience=LAST_PATIENCE)
+        taken, is_whole = await work.take_in(sessions, wait_for_space, _progress_printer(_count(sessions)))
+        left = await wait_for_deliveries(store, deliveries, timeout_seconds=DELIVERY_TIMEOUT_SECONDS)
     finally:
         await deliveries.finish(0.0)
         await provider.close()
@@ -130,7 +132,7 @@ async def _take_in(found: App, store: Store) -> Result:
 
 def _provider(found: App, store: Store) -> ActiveProvider:
     provider = open_provider(found, store)
-    assert provider is not None, "whoever asks has seen that one is chosen"
+    assert provider is not None, "callers check that a provider is chosen"
     return provider
 
 
@@ -139,17 +141,17 @@ def _backfill(found: App, provider: ActiveProvider) -> Backfill:
     return Backfill(provider, people, partial(earlier_conversation, people, provider.store))
 
 
-def _teller(whole: BackfillProgress) -> Callable[[BackfillProgress], None]:
-    """Tells how far it is, not more often than is good."""
-    told = time.monotonic()
+def _progress_printer(whole: BackfillProgress) -> Callable[[BackfillProgress], None]:
+    """Return a callback that prints progress, at most once per `PROGRESS_SECONDS`."""
+    printed_at = time.monotonic()
 
-    def tell(done: BackfillProgress) -> None:
-        nonlocal told
-        if time.monotonic() - told >= TELL_EVERY:
-            told = time.monotonic()
-            note(f"{done.messages:,} of {_amount(whole)} taken in")
+    def report(done: BackfillProgress) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= PROGRESS_SECONDS:
+            printed_at = time.monotonic()
+            note(f"{done.messages:,} of {_describe_count(whole)} taken in")
 
-    return tell
+    return report
 
 
 def _count(sessions: Sequence[Earlier]) -> BackfillProgress:
@@ -160,7 +162,7 @@ def _numbers(counted: BackfillProgress) -> dict[str, Json]:
     return {"sessions": counted.sessions, "messages": counted.messages}
 
 
-def _amount(counted: BackfillProgress) -> str:
+def _describe_count(counted: BackfillProgress) -> str:
     return f"{_several(counted.messages, 'message')} of {_several(counted.sessions, 'session')}"
 
 
@@ -169,15 +171,18 @@ def _several(count: int, noun: str) -> str:
 
 
 def _describe(found: App, result: Result) -> list[str]:
-    provider, lines = found.settings.get(PROVIDER), [f"Taken in: {_amount(result.taken)}."]
+    provider, lines = found.settings.get(PROVIDER), [f"Taken in: {_describe_count(result.taken)}."]
     if result.taken.refused:
-        lines.append(f"Left out: {_several(result.taken.refused, 'message')}, since {provider} is set to take none.")
+        lines.append(
+            f"Left out: {_several(result.taken.refused, 'message')}: {provider} is configured not to store messages."
+        )
     if result.stuck:
-        lines.append(f"{provider} takes nothing now: {printable(one_line(result.reason or 'no answer yet', LONGEST))}")
+        reason = one_line(result.reason or "no answer yet", MAX_FAILURE_CHARS)
+        lines.append(f"{provider} accepts nothing now: {printable(reason)}")
     if not result.is_whole:
-        lines.append("The rest waits; `hermes memory backfill` goes on with it.")
+        lines.append("The rest is not queued yet; run `hermes memory backfill` again to continue.")
     if result.waiting:
-        lines.append(f"Still on its way: {result.waiting:,}; `hermes memory outbox list` shows it.")
+        lines.append(f"Still to be delivered: {result.waiting:,}; `hermes memory outbox list` shows them.")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`hermes backup` and `hermes restore`: a home with its memory as one file, and back."""
+"""`hermes backup` and `hermes restore`: save a home with its memory in one file, and restore it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hermes.home import Home
 from hermes.owner.backup import Manifest, make_backup
 from hermes.owner.restoring import check_restore, restore_backup
 
-EVERY_SECONDS = 2.0
-"""Between two lines of progress."""
-SECRETS = "It holds your keys and all that was said, unencrypted: keep it where only you can read it."
+PROGRESS_SECONDS = 2.0
+"""Interval between progress lines."""
+SECRETS = "It contains your keys and all conversations, unencrypted: keep it where only you can read it."
 
 
 def backup(
@@ -29,15 +29,15 @@ def backup(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="The file, or a folder for one (default: this folder).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Save the home in one file: settings, keys, notes, sessions, plugins and the memory, with all profiles, or with
-    -p one profile without the shared memory. Nothing has to be stopped."""
+    """Save the home in one file: settings, keys, notes, sessions, plugins and memory, with all profiles, or with -p one
+    profile without the shared memory. Nothing has to be stopped."""
     app = load_app(ctx)
     target = file or Path()
     if not app.home.path.is_dir():
-        raise NotFoundError(f"there is nothing to save: {app.home.path} is not there")
+        raise NotFoundError(f"nothing to save: {app.home.path} does not exist")
     with saying("Saving"):
         path, made = make_backup(app, target, replace=force, progress=ProgressLines("saved").tell)
     if json:
@@ -55,14 +55,14 @@ def restore(
     force: Annotated[bool, typer.Option("-y", "--yes", "--force", help="Do not ask.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Put a backup in the place of the home, after checking it whole. What was there is kept beside it."""
-    home = Home.find(os.environ, ctx.obj)  # of a profile that is not there it is made
+    """Replace the home with a backup, after checking the whole file. The previous home is kept beside it."""
+    home = Home.find(os.environ, ctx.obj)  # the profile does not have to exist
     file = file.expanduser().absolute()
     found = check_restore(home, file)
     if not json:
         say(f"{file}: {_describe(found)} of {printable(found.home)}, saved {show_time(found.made_at)}.")
     if home.path.is_dir() and any(home.path.iterdir()):
-        agree(f"Put it in the place of {home.path}? What is there is kept beside it.", "restoring", "changed", force)
+        agree(f"Replace {home.path} with it? The current home is kept beside it.", "restoring", "changed", force)
     with saying("Restoring"):
         done = restore_backup(home, file, ProgressLines("restored").tell)
     if json:
@@ -70,21 +70,21 @@ def restore(
         return
     say(f"Restored {home.path}.")
     for old, kept in done.kept.items():
-        say(f"What was in {old} is in {kept} now; delete it when you no longer need it.")
+        say(f"The previous content of {old} is in {kept}; delete it when you no longer need it.")
     for now, before in done.outside.items():
-        say(f"{now} was at {printable(before)}; put it back there if it belongs there still.")
+        say(f"{now} was at {printable(before)}; move it back if it still belongs there.")
 
 
 class ProgressLines:
-    """Says now and then on standard error how far long work is, where a person looks."""
+    """Prints progress of long work to standard error every few seconds, at a terminal only."""
 
     def __init__(self, done: str) -> None:
         self._done = done
-        self._next_at = time.monotonic() + EVERY_SECONDS
+        self._next_at = time.monotonic() + PROGRESS_SECONDS
 
     def tell(self, done_bytes: int, name: str) -> None:
         if time.monotonic() >= self._next_at and sys.stderr.isatty():
-            self._next_at = time.monotonic() + EVERY_SECONDS
+            self._next_at = time.monotonic() + PROGRESS_SECONDS
             note(f"{self._done} {done_bytes / 1_000_000:,.0f} MB; now {printable(name)}")
 
 

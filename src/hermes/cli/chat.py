@@ -13,15 +13,15 @@ import typer
 
 from hermes.app import App
 from hermes.cli.commands import run_command
-from hermes.cli.conversation import AT_THE_END, TerminalConversation, find_live
+from hermes.cli.conversation import CLOSE_TIMEOUT_SECONDS, TerminalConversation, find_live
 from hermes.cli.first_start import offer_start, offer_to_memory
-from hermes.cli.json_lines import INTERRUPTED, event_line, how_it_ended
+from hermes.cli.json_lines import INTERRUPTED_EXIT_CODE, event_line, outcome_of
 from hermes.cli.lines import read_lines
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input
-from hermes.cli.project_file import ProjectFile, State, Wish, choose_project_file
+from hermes.cli.project_file import ProjectFile, State, TrustAnswer, choose_project_file
 from hermes.cli.signals import on_signals
 from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
@@ -32,23 +32,23 @@ from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 
-ONE_SHOT = 2.0
-"""Seconds that one question takes after its reply to tell memory what it has not been told yet."""
+ONE_SHOT_CLOSE_SECONDS = 2.0
+"""Time limit, after the reply to a single question, for delivering unsynced messages to memory."""
 
 
 def chat(
     ctx: typer.Context,
     question: Annotated[
         str | None,
-        typer.Option("-q", "--question", help="Ask one thing, print the reply, end; - reads it from a pipe."),
+        typer.Option("-q", "--question", help="Ask one question, print the reply and exit; - reads it from a pipe."),
     ] = None,
-    session: Annotated[str | None, typer.Option("-s", "--session", help="Go on with this session.")] = None,
-    latest: Annotated[bool, typer.Option("-c", "--continue", help="Go on with the latest terminal session.")] = False,
-    model: Annotated[str | None, typer.Option("-m", "--model", help="This model answers in the session.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what happens as JSON lines.")] = False,
+    session: Annotated[str | None, typer.Option("-s", "--session", help="Resume this session.")] = None,
+    latest: Annotated[bool, typer.Option("-c", "--continue", help="Resume the latest terminal session.")] = False,
+    model: Annotated[str | None, typer.Option("-m", "--model", help="Use this model in the session.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print events as JSON lines.")] = False,
 ) -> int:
-    """Talk to the agent. From a pipe each line is a message and each reply a line; with -q the text goes with the
-    question."""
+    """Talk to the agent. Input from a pipe is a conversation: each line is a message, each reply a line. With -q, piped
+    text is added to the question."""
     if session is not None and latest:
         raise UsageError("-c and -s name two sessions", hint="Give one of them")
     try:
@@ -62,7 +62,7 @@ def chat(
         return asyncio.run(_chat(app, asked, session, latest, model, json, typed))
     except HermesError as error:
         if json and question is not None:
-            say(event_line(how_it_ended(error)))
+            say(event_line(outcome_of(error)))
         raise
 
 
@@ -78,8 +78,10 @@ async def _chat(
     async with await app.open_store() as store:
         start_home_log(app)
         conversation = TerminalConversation(app, store, for_one_turn=question is not None)
-        async with _ending(conversation, ONE_SHOT if question is not None else AT_THE_END, as_json):
-            await _go_on(conversation, session, latest)
+        async with _ending(
+            conversation, ONE_SHOT_CLOSE_SECONDS if question is not None else CLOSE_TIMEOUT_SECONDS, as_json
+        ):
+            await _resume_requested(conversation, session, latest)
             is_live = question is None and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
             if conversation.session_id is None:
                 conversation.project = choose_project_file(app.home, _ask_about if is_live else None)
@@ -90,11 +92,11 @@ async def _chat(
             if question is None:
                 if as_json or not sys.stdin.isatty():
                     return await _read_lines(conversation, as_json)
-                talking = import_module("hermes.cli.talk")  # by name: only who talks at a terminal needs it
+                talking = import_module("hermes.cli.talk")  # imported late: only a terminal needs it
                 code: int = await talking.talk(conversation, typed)
                 return code
             last = await _ask(conversation, question, as_json)
-        ended = how_it_ended(last)
+        ended = outcome_of(last)
         if as_json:
             say(event_line(ended))
         return ended.exit_code
@@ -102,50 +104,51 @@ async def _chat(
 
 @asynccontextmanager
 async def _ending(conversation: TerminalConversation, seconds: float, as_json: bool) -> AsyncIterator[None]:
-    """Close the conversation whatever happens within; what memory is not told by then, another process tells it."""
+    """Close the conversation even on errors. A background process delivers what memory has not received in time."""
     try:
         yield
     finally:
         delivered = await conversation.end(seconds)
-        for event in conversation.untold:
-            _tell(conversation, event, as_json)
+        for event in conversation.pending_events:
+            _print_event(conversation, event, as_json)
         if not delivered:
             start_deliverer(conversation.app)
 
 
-def _ask_about(file: ProjectFile, state: State) -> Wish:
-    """By name: a conversation seldom needs it."""
-    answer: Wish = import_module("hermes.cli.trust").wants(file, state)
+def _ask_about(file: ProjectFile, state: State) -> TrustAnswer:
+    """Ask about a file. Imported late: few conversations need it."""
+    answer: TrustAnswer = import_module("hermes.cli.trust").wants(file, state)
     return answer
 
 
-async def _go_on(conversation: TerminalConversation, session: str | None, latest: bool) -> None:
-    """Go on with the session that is asked for; a new one begins with the first message."""
+async def _resume_requested(conversation: TerminalConversation, session: str | None, latest: bool) -> None:
+    """Resume the requested session. Otherwise the first message begins a new one."""
     store = conversation.store
     if session is not None:
         await conversation.resume(await store.read(lambda tx: find_live(store, tx, session)))
     elif latest:
         listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1, source=TERMINAL))
         if not listed:
-            hint = "`-s ID` goes on with one of another kind; `hermes sessions list` shows them"
-            raise NotFoundError("there is no terminal session to go on with yet", hint=hint)
+            hint = "`-s ID` resumes one of another kind; `hermes sessions list` shows them"
+            raise NotFoundError("there is no terminal session to resume yet", hint=hint)
         await conversation.resume(listed[0].session)
 
 
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
-    """One turn, and how it ended; the reply alone goes to standard output."""
-    if not as_json and can_redraw():  # a person watches: the reply is shown as it comes
-        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)  # by name: pipes need none
+    """Run one turn and return its last event. Only the reply goes to standard output."""
+    if not as_json and can_redraw():  # at a terminal the reply is streamed
+        # imported late: pipes need none
+        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)
         return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
         say(last.text)
-        sys.stdout.flush()  # nobody waits for what memory is told after it
+        sys.stdout.flush()  # before memory is synced
     return last
 
 
 async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
-    """A message per line, a reply per line. A turn that failed leaves an empty line, and 1 as the exit code."""
+    """Run a message per line and print a reply per line. A failed turn prints an empty line, and the exit code is 1."""
     code = 0
     async for line in read_lines(sys.stdin.fileno()):
         text = line.strip()
@@ -163,7 +166,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
             if answered.text:
                 note(answered.text)
             if answered.over or stop.is_set():
-                code = INTERRUPTED if stop.is_set() else code
+                code = INTERRUPTED_EXIT_CODE if stop.is_set() else code
                 break
             if answered.say is None:
                 continue
@@ -172,7 +175,7 @@ async def _read_lines(conversation: TerminalConversation, as_json: bool) -> int:
         if not as_json:
             say(" ".join(last.text.split()) if isinstance(last, Replied) else "")
             sys.stdout.flush()
-        code = code or how_it_ended(last).exit_code
+        code = code or outcome_of(last).exit_code
         if isinstance(last, Stopped):
             break
     return code
@@ -184,37 +187,37 @@ async def _turn(
     as_json: bool,
     show: Callable[[TurnEvent], None] = lambda _: None,
 ) -> TurnEvent:
-    """Run one turn; remarks go to standard error, or with `as_json` every event to standard output."""
+    """Run one turn. Notices go to standard error, or with `as_json` all events to standard output."""
     with _stop_on_interrupt() as stop:
         async with aclosing(conversation.take_turn(said, stop)) as events:
             async for event in events:
                 show(event)
-                _tell(conversation, event, as_json)
+                _print_event(conversation, event, as_json)
     return event
 
 
-def _tell(conversation: TerminalConversation, event: TurnEvent, as_json: bool) -> None:
+def _print_event(conversation: TerminalConversation, event: TurnEvent, as_json: bool) -> None:
     if as_json:
         say(event_line(event))
         sys.stdout.flush()
     else:
-        _remark(conversation, event)
+        _print_notice(conversation, event)
 
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[asyncio.Event]:
-    """Ctrl-C, and being asked to end, stop the turn, so that what was said is kept; a second one ends the program."""
+    """Stop the turn on Ctrl-C or SIGTERM, so that the partial reply is stored. A second signal ends the program."""
     stop = asyncio.Event()
 
     def interrupt(_: int) -> None:
         stop.set()
-        let_go()
+        restore()
 
-    with on_signals(("SIGINT", "SIGTERM", "SIGHUP"), interrupt) as let_go:
+    with on_signals(("SIGINT", "SIGTERM", "SIGHUP"), interrupt) as restore:
         yield stop
 
 
-def _remark(conversation: TerminalConversation, event: TurnEvent) -> None:
+def _print_notice(conversation: TerminalConversation, event: TurnEvent) -> None:
     match event:
         case Notice(text):
             note(printable(text))

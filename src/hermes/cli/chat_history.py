@@ -1,6 +1,6 @@
-"""`chat_history`: what was typed at the terminals of a home, for the Up key.
+"""The file `chat_history`: earlier input at the terminals of a home, for the Up key.
 
-What is typed incognito is kept for this run alone, and what is deleted or forgotten goes from the file too.
+Incognito input is not written. Deleting or forgetting a message also removes it from the file.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def open_history(path: Path, pastes: Pastes, is_kept: Callable[[], bool]) -> History:
-    """What was typed before, whole in the file and with marks for what is long. While it is not kept, what is typed is
-    remembered in this run alone."""
+    """Return the input history: long pastes are whole in the file and short marks on screen. While `is_kept()` is
+    false, input stays in memory and is not written."""
     from prompt_toolkit.history import FileHistory
 
     class ChatHistory(FileHistory):

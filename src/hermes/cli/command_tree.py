@@ -1,6 +1,6 @@
-"""The command line as plain data, for completion in shells: what each command takes, without importing it.
+"""The command line as plain data: what each command takes, for shell completion without importing the commands.
 
-`make docs` writes it to `command_tree.json`, so that pressing Tab need not build the command line.
+`make docs` writes it to `command_tree.json`, so completion does not have to build the command line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hermes.types import Json
 FILE = Path(__file__).with_name("command_tree.json")
 
 Wanted = Literal["session", "profile", "setting", "value", "file"]
-"""What is completed from elsewhere than the tree. `value`: what the setting before it takes."""
+"""Kinds of values that completion looks up outside the tree. `value` means the values of the preceding setting."""
 BY_NAME: dict[str, Wanted] = {
     "SESSION": "session",
     "SESSION...": "session",
@@ -25,11 +25,11 @@ BY_NAME: dict[str, Wanted] = {
     "SETTING": "setting",
     "VALUE": "value",
 }
-"""What a parameter wants, by the name that help shows for it."""
+"""The kind of value a parameter takes, by the name shown in its help."""
 
 
 def describe_tree(command: Any, settings: Table = ()) -> dict[str, Json]:
-    """A command of Typer's with everything below it."""
+    """Describe a Typer command and everything below it."""
     tree: dict[str, Json] = {"help": first_sentence(command.help or ""), "options": {}}
     arguments = []
     for parameter in command.params:
@@ -50,7 +50,7 @@ def describe_tree(command: Any, settings: Table = ()) -> dict[str, Json]:
 
 
 def _wants(parameter: Any) -> Json:
-    """One of `Wanted`, the words to choose from, or None."""
+    """Return a `Wanted` kind, a list of choices, or None."""
     names = [*parameter.opts, parameter.metavar or "", str(parameter.name).upper()]
     found = next((BY_NAME[name] for name in names if name in BY_NAME), None)
     if found is not None:

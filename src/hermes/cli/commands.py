@@ -15,7 +15,7 @@ from hermes.agent.agent import Agent
 from hermes.cli.clipboard import copy_text
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.cli.editor import edit_text
-from hermes.cli.front import Front, which_session
+from hermes.cli.front import Front, missing_session_error
 from hermes.cli.output import printable, show_time
 from hermes.cli.recap import Recap
 from hermes.cli.rows import head
@@ -26,15 +26,15 @@ from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
 from hermes.types import Message
 
-SHOWN = 60
-"""Columns of what is asked again that are repeated."""
-LISTED, OFFERED = 10, 300
-"""Sessions that a list shows, and that can be chosen from."""
+ECHO_COLUMNS = 60
+"""Width of the repeated question."""
+LISTED_COUNT, OFFERED_COUNT = 10, 300
+"""Sessions that a list shows, and that completion and the picker offer."""
 
 
 class Answered(Struct, frozen=True):
-    """What a slash command answers; `say` is said next, in a turn like any other, `draft` is put into the prompt for
-    the person to change, and `over` ends the conversation. `recap` is of a session that is gone on with."""
+    """The result of a slash command. `say` runs as the next turn, `draft` is put into the prompt for editing, `over`
+    ends the conversation, and `recap` summarises a resumed session."""
 
     text: str
     over: bool = False
@@ -46,8 +46,8 @@ class Answered(Struct, frozen=True):
 async def run_command(
     conversation: TerminalConversation, line: str, stop: asyncio.Event, front: Front | None = None
 ) -> Answered:
-    """Run a slash command, until `stop` is set. Raises UsageError for one that does not exist. `front` is None where
-    there is no terminal."""
+    """Run a slash command until `stop` is set. Raises UsageError for an unknown command. Without a terminal, pass no
+    `front`."""
     typed = find_command("terminal", line)
     if typed is None:
         raise unknown_command("terminal", line)
@@ -55,8 +55,8 @@ async def run_command(
     answer = await typed.run(here)
     await conversation.look_again()
     if isinstance(answer, Say | Again):
-        told = f"Asking again: “{head(printable(answer.said), SHOWN)}”" if isinstance(answer, Again) else ""
-        return Answered(told, here.is_over, answer)
+        notice = f"Asking again: “{head(printable(answer.said), ECHO_COLUMNS)}”" if isinstance(answer, Again) else ""
+        return Answered(notice, here.is_over, answer)
     return Answered(answer, here.is_over, draft=here.draft, recap=here.recap)
 
 
@@ -89,36 +89,34 @@ class AtTerminal(Struct):
     async def list_sessions(self) -> str:
         # id, two gaps and the time take 44 columns.
         room = max(16, shutil.get_terminal_size().columns - 44)
-        lines = [
-            f"{one.session.id}  {show_time(one.last_active)}  {_called(one, room)}" for one in await self._recent()
-        ]
-        return "\n".join([*lines, "`/resume ID` goes on with one."]) if lines else "No sessions yet."
+        lines = [f"{one.session.id}  {show_time(one.last_active)}  {_label(one, room)}" for one in await self._recent()]
+        return "\n".join([*lines, "`/resume ID` resumes one."]) if lines else "No sessions yet."
 
     async def recent_sessions(self, typed: str) -> Sequence[Word]:
-        recent = await self._recent(OFFERED if typed else LISTED)
+        recent = await self._recent(OFFERED_COUNT if typed else LISTED_COUNT)
         named = Counter(one.session.title for one in recent)
         titles = [
             (title, one.session.id)
             for one in recent
             if typed and (title := one.session.title) and named[title] == 1 and title.isprintable()
         ]
-        return [*((one.session.id, _called(one, 40)) for one in recent), *titles]
+        return [*((one.session.id, _label(one, 40)) for one in recent), *titles]
 
-    async def _recent(self, limit: int = LISTED) -> list[Listed]:
+    async def _recent(self, limit: int = LISTED_COUNT) -> list[Listed]:
         store = self.conversation.store
         return await store.read(lambda tx: store.sessions.recent(tx, limit=limit))
 
     async def choose_session(self) -> str | None:
         if self.front is None:
-            raise which_session()
-        listed = await self._recent(OFFERED)
+            raise missing_session_error()
+        listed = await self._recent(OFFERED_COUNT)
         if not listed:
-            raise UsageError("there are no sessions yet", hint="One begins with your first message")
+            raise UsageError("there are no sessions yet", hint="Your first message starts one")
         return await self.front.pick(listed)
 
     async def edit(self, text: str) -> str | None:
         if self.front is None:
-            raise UsageError("there is no terminal to edit at", hint="`hermes chat` at one has it")
+            raise UsageError("/edit needs a terminal", hint="Run `hermes chat` in one")
         return await self.front.lend(partial(edit_text, text))
 
     async def resume(self, name: str) -> str:
@@ -137,5 +135,5 @@ class AtTerminal(Struct):
         self.is_over = True
 
 
-def _called(listed: Listed, columns: int) -> str:
+def _label(listed: Listed, columns: int) -> str:
     return head(listed.session.title or listed.preview, columns)

@@ -1,7 +1,7 @@
-"""What a shell offers when Tab is pressed: `hermes __complete WORDS…`, the last word being the one that is typed.
+"""Shell completion: `hermes __complete WORDS…` prints the completions of the last word.
 
-A line per offer: the word, a tab and what it means; `:files` asks the shell for names of files. A shell can show no
-error, so where something cannot be read there is nothing to offer. Little is imported: it must be quick.
+One line per completion: the word, a tab and its meaning; `:files` asks the shell for file names. A shell cannot show
+errors, so anything unreadable yields no completions. Imports are few, because a key press waits for the result.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ FILES = ":files"
 
 
 class TypedWords(NamedTuple):
-    """Where the cursor is: the words before it as the command line understands them."""
+    """The words before the cursor, parsed: the command reached so far and what may follow."""
 
     node: dict[str, Any]
     profile: str | None
     option: dict[str, Any] | None
-    """The option whose value is typed now."""
+    """The option whose value is being typed."""
     arguments: list[str]
-    """The command's arguments so far."""
+    """Arguments given so far."""
     only_arguments: bool
-    """After `--`."""
+    """True after `--`: further words are arguments, even with a dash."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the offers for the last of `words`."""
+    """Print the completions of the last of `words`."""
     for word, meaning in complete(words or [""]):
         sys.stdout.write(f"{word}\t{meaning}\n" if meaning else f"{word}\n")
     return 0
 
 
 def complete(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word that can stand where the last one is typed, and what it means."""
+    """Return the completions of the last word, each with its meaning."""
     tree = json.loads(TREE.read_text(encoding="utf-8"))
     *before, current = words
-    typed = _understand(tree, before)
+    typed = _parse(tree, before)
     if typed is None:
         return []
     offers = [
@@ -54,8 +54,8 @@ def complete(words: Sequence[str]) -> list[tuple[str, str]]:
     return offers
 
 
-def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None:
-    """What these words say; None when one of them is no command."""
+def _parse(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None:
+    """Parse the words before the cursor. Returns None if one is not a command."""
     node, profile, option, arguments, over = tree, None, None, list[str](), False
     for word in words:
         if option is not None:
@@ -68,7 +68,7 @@ def _understand(tree: dict[str, Any], words: Sequence[str]) -> TypedWords | None
             option = found if found and found["takes"] else None
         elif "commands" in node:
             following = node["commands"].get(word)
-            if following is None and node is tree:  # a memory provider's are in no file: they have to be built
+            if following is None and node is tree:  # commands of a memory provider are not in the file
                 following = _provider().offered_tree(word, profile)
             if following is None:
                 return None

@@ -1,4 +1,4 @@
-"""`hermes completion`: what makes a shell complete commands, options, sessions, profiles and settings."""
+"""`hermes completion`: print a completion script for a shell."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ SHELLS = Path(__file__).with_name("shells")
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell: bash, zsh or fish.")],
 ) -> None:
-    """Print what makes a shell complete commands, options, sessions, profiles and settings with Tab."""
+    """Print a shell script that completes commands, options, sessions, profiles and settings with Tab."""
     sys.stdout.write((SHELLS / f"hermes.{shell}").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What a terminal talks to: one session at a time.
+"""A conversation at a terminal: one open session at a time.
 
 resume, or the first message begins one ── take_turn, as often as wanted ── leave for another ── end
 """
@@ -42,70 +42,70 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.review")
 
-AT_THE_END = 5.0
-"""Seconds that a conversation takes at its end to tell memory what it has not been told yet."""
+CLOSE_TIMEOUT_SECONDS = 5.0
+"""Time limit, at the end of a conversation, for delivering unsynced messages to memory."""
 
 
 class TerminalConversation:
-    """Talks in one session until told to talk in another. A new session is made with its first message."""
+    """The session a terminal is in. The first message creates a new session; `resume` and `leave` switch to another."""
 
     def __init__(self, app: App, store: Store, *, for_one_turn: bool = False) -> None:
         self.app = app
         self.store = store
         self.agents = TerminalAgents(app, store, for_one_turn=for_one_turn)
         self.agent: Agent | None = None
-        """Who answers in the session; None before there is one."""
+        """The session's agent; None before the first message."""
         self._session: Session | None = None
         self._beginning = Beginning(self.agents.memory.book, self.agents.offer)
         self.is_incognito = False
-        """Whether what is said now stays out of memory."""
+        """True while messages stay out of memory."""
         self.project: ProjectFile | None = None
-        """The AGENTS.md that sessions which begin here work by."""
+        """The trusted AGENTS.md that is added to sessions begun here."""
         self.is_hurried = False
-        """The person does not wait: `end` leaves to another process what memory was not told."""
-        self.untold = self.agents.untold
-        """What was left to say when an agent was closed; the next turn says it, or whoever ends the conversation."""
-        self._tells_notes = app.settings.get(MEMORY_NOTICES)
-        self._said_floor = self._said_default = False
-        self._may_remark = False
-        """Whether it is still to be said of a new session's model that nobody chose it."""
+        """True if `end` must not wait: a background process then delivers unsynced messages."""
+        self.pending_events = self.agents.pending_events
+        """Notices left over from closed agents. The next turn shows them, or the caller at the end."""
+        self._announces_notes = app.settings.get(MEMORY_NOTICES)
+        self._announced_offline = self._announced_default = False
+        self._may_announce_model = False
+        """True until a new session has shown that its model was picked automatically."""
 
     @property
     def session_id(self) -> str | None:
-        """The session's id, None before the first message."""
+        """The session's id; None before the first message."""
         return self._session.id if self._session else None
 
     @property
     def status(self) -> ChatStatus:
-        """Model, session, memory as they are now, or as they will be with the first message."""
+        """Model, session title and memory state, as they are or as the first message will make them."""
         made = self.agent.given_title if self.agent else None
         here = self._session
         session = (here.title or made or here.id) if here else (self._beginning.title or "new")
         return ChatStatus(self._model_name(), printable(session), self._memory_state())
 
     async def place(self) -> Agent | Beginning:
-        """The agent of this session, or the session that the next message will begin."""
+        """Return the agent of this session, or the settings for the session that the next message will begin."""
         await self.prepare()
         return self._beginning if self.agent is None else self.agent
 
     async def recap(self) -> Recap | None:
-        """Which session is gone on with and what was said in it last; None for a new one."""
+        """Return the recap of a resumed session; None for a new one."""
         return None if self._session is None else await recap(self.store, self._session)
 
     async def resume(self, session: Session) -> None:
-        """Go on with a session that is there."""
+        """Leave the current session and resume `session`."""
         await self.leave("switch")
         self._session = session
         await self.look_again()
         await self.prepare()
 
     async def prepare(self) -> None:
-        """Make the agent now rather than with the first message, so that a wrong setting shows at once."""
+        """Open the agent now rather than with the first message, so that wrong settings show at once."""
         if self._session is not None and self.agent is None:
             await self._open_agent(self._session, self.agents.open_model())
 
     async def look_again(self) -> None:
-        """Show title and incognito as they are now: a command may have changed them, here or in another place."""
+        """Reload title and incognito mode: a command here or elsewhere may have changed them."""
         if self._session is None:
             self.is_incognito = self._beginning.incognito
             return
@@ -113,10 +113,10 @@ class TerminalConversation:
         session, self.is_incognito = await self.store.read(
             lambda tx: (self.store.sessions.look_up(tx, here), self.store.incognito.is_on(tx, here))
         )
-        self._session = session or self._session  # the next message finds out that it was deleted
+        self._session = session or self._session  # if it was deleted, the next message reports that
 
     async def take_turn(self, said: Say | Again, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
-        """Run a turn, until `stop` is set; what is to be said beside it comes with its events."""
+        """Run a turn until `stop` is set. Notices are yielded among its events."""
         if self._session is None:
             await self._begin()
         await self.prepare()
@@ -132,7 +132,7 @@ class TerminalConversation:
             )
             async with aclosing(turn) as events:
                 async for event in events:
-                    if remark := self._take_remark(self.agent):
+                    if remark := self._take_model_notice(self.agent):
                         yield Notice(remark)
                     yield event
             if wants_review(self.agent) or self.agent.policy.titles == "soon":
@@ -141,29 +141,29 @@ class TerminalConversation:
             SESSION.reset(token)
 
     async def leave(self, why: Ending = "new") -> None:
-        """The next message begins a new session. The last one is reviewed and closed off everybody's turn."""
+        """Leave the session; the next message begins a new one. The review of the session runs in the background."""
         if self.agent is not None:
-            await self.agents.let_go(self.agent, why)
-        self.agent, self._session, self.is_incognito, self._may_remark = None, None, False, False
+            await self.agents.leave(self.agent, why)
+        self.agent, self._session, self.is_incognito, self._may_announce_model = None, None, False, False
         self._beginning = Beginning(self.agents.memory.book, self.agents.offer)
 
-    async def end(self, seconds: float = AT_THE_END) -> bool:
-        """Close all that is open, and deliver what memory has not been told, for so long. False when something is left.
+    async def end(self, seconds: float = CLOSE_TIMEOUT_SECONDS) -> bool:
+        """Close everything and deliver unsynced messages for up to `seconds`. Returns False if some remain.
 
-        What a review has not read yet is read after the next start. Ending twice is fine.
+        Unfinished reviews run after the next start. Idempotent.
         """
         await self.agents.end_reviews()
         memory = self.agent.memory if self.agent is not None else None
         if self.agent is not None:
             await self.agents.close(self.agent, "exit")
         self.agent, self._session = None, None
-        all_told = await self.agents.memory.finish(0.0 if self.is_hurried else seconds)
-        self.untold += [Notice(line, is_outage=True) for line in (memory.take_notices() if memory else [])]
-        self.untold += await self._take_note_remarks()
-        return all_told
+        all_synced = await self.agents.memory.finish(0.0 if self.is_hurried else seconds)
+        self.pending_events += [Notice(line, is_outage=True) for line in (memory.take_notices() if memory else [])]
+        self.pending_events += await self._take_new_notes()
+        return all_synced
 
     async def _begin(self) -> None:
-        """A new session, once everything that it needs is there: a start that fails leaves nothing behind."""
+        """Create a session after its persona and model have loaded, so that a failed start leaves nothing behind."""
         read_soul(self.app.home.soul_file)
         model, wanted, project = self.agents.open_model(), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
@@ -178,7 +178,7 @@ class TerminalConversation:
 
         if wanted.incognito or wanted.model is not None or project is not None:
             await self.store.write(prepare)
-        self._session, self._may_remark = session, True
+        self._session, self._may_announce_model = session, True
         await self._open_agent(session, model)
 
     async def _open_agent(self, session: Session, model: Model) -> None:
@@ -191,7 +191,7 @@ class TerminalConversation:
         return session.source == TERMINAL and session.id != self.session_id
 
     def _model_name(self) -> str:
-        """The one that answers, or will; "" while nobody knows."""
+        """Return the name of the model that answers or will answer; "" while unknown."""
         if self.agents.offer is None:
             return "none"
         if self.agent is not None:
@@ -209,39 +209,39 @@ class TerminalConversation:
         return f"{notes} + {provider}{'' if state == 'ok' else f' ({state})'}"
 
     async def _take_news(self, agent: Agent) -> AsyncIterator[TurnEvent]:
-        """What is to be said before a turn, each once."""
-        self.untold += await self._take_note_remarks()
-        while self.untold:
-            yield self.untold.pop(0)
-        if self.agents.memory.provider is not None and not self._said_default:
-            self._said_default = True
+        """Yield the notices due before a turn, each once."""
+        self.pending_events += await self._take_new_notes()
+        while self.pending_events:
+            yield self.pending_events.pop(0)
+        if self.agents.memory.provider is not None and not self._announced_default:
+            self._announced_default = True
             notice = await take_default_notice(self.app, self.store)
             for line in [] if notice is None else [notice, *await read_remarks(self.app, self.store)]:
                 yield Notice(line)
-        if agent.answers_from_memory and not self._said_floor:
-            self._said_floor = True
+        if agent.answers_from_memory and not self._announced_offline:
+            self._announced_offline = True
             yield Notice(assembly.FLOOR_NOTICE)
 
-    async def _take_note_remarks(self) -> list[MemoryUpdated]:
-        """What reviews have noted of the owner, here or in a chat, and was told nowhere yet. While the store cannot be
-        written it waits."""
-        if not self._tells_notes:
+    async def _take_new_notes(self) -> list[MemoryUpdated]:
+        """Return notes that background reviews stored about the owner and that were not announced yet. Returns none
+        while the store is read-only."""
+        if not self._announces_notes:
             return []
         try:
             return await self.store.take_remarks(OWNER)
         except StoreError as error:
-            log.warning("what reviews have noted cannot be told yet: %s", error.line())
+            log.warning("cannot announce new notes yet: %s", error.line())
             return []
 
-    def _take_remark(self, agent: Agent) -> str:
-        """What is said once in a new session of a model that nobody chose; "" until there is something to say."""
+    def _take_model_notice(self, agent: Agent) -> str:
+        """Return the notice that the model was picked automatically, once per new session; "" until known."""
         offer = self.agents.offer
-        if offer is None or not self._may_remark or agent.model is not agent.configured_model:
+        if offer is None or not self._may_announce_model or agent.model is not agent.configured_model:
             return ""
-        self._may_remark = not offer.remark
+        self._may_announce_model = not offer.remark
         return offer.remark
 
 
 def find_live(store: Store, tx: Tx, name: str) -> Session:
-    """The session a person means, or the one that continues it."""
+    """Return the session called `name`, or its newest continuation after compression."""
     return store.sessions.get(tx, store.sessions.live_id(tx, store.sessions.find(tx, name).id))

@@ -1,4 +1,4 @@
-"""Where a plugin's commands do their work: this terminal, and the profile's store for who is who."""
+"""The environment of a plugin's commands: this terminal, and the profile's store for people and roles."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class TerminalDesk(ProfileDesk, frozen=True):
 
 
 def open_plugin(app: App, name: str) -> MemoryPlugin:
-    """A provider as commands use it."""
+    """Load a provider for use in commands."""
     return make_plugin(name, app.home.plugins, command_host(app))
 
 
 def command_host(app: App) -> CommandHost:
-    """What the provider in force is made with by a command: what is wrong goes to standard error."""
+    """Return the host that commands give to a provider. Warnings go to standard error."""
 
     def tell(line: str) -> None:
         note(f"hermes: {hide_passwords(printable(line))}")

@@ -1,4 +1,4 @@
-"""Questions in the terminal."""
+"""Questions at a terminal."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from hermes.cli.output import note, printable, say
 from hermes.cli.own_name import advise
 from hermes.errors import UsageError
 
-WIDEST = 100
+MAX_COLUMNS = 100
 PROMPT = ": "
 YES, NO = ("y", "yes"), ("", "n", "no")
-LEAST_MEANING = 24
-"""Columns that the meaning of an option has beside its word; where there are fewer it goes below."""
+MIN_MEANING_COLUMNS = 24
+"""Least width of an option's description beside its word; with less, it goes below."""
 
 
 def can_ask() -> bool:
-    """Whether a person sees a question and can answer it; a script is never asked."""
+    """Return True if standard input and output are a terminal. Scripts are never asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def confirm(question: str) -> bool:
-    """Ask yes or no; Enter is no. Where nobody can be asked it is no too."""
+    """Ask yes or no; Enter means no. Without a terminal the answer is no."""
     return can_ask() and bool(typer.confirm(question, default=False, err=True))
 
 
-def ask_or_hear(question: str) -> bool | str:
-    """Ask yes or no; Enter is no. Whoever types anything else did not answer: that text is returned, to be said."""
+def confirm_or_text(question: str) -> bool | str:
+    """Ask yes or no; Enter means no. Any other text is returned, to be sent as a message."""
     given: str = typer.prompt(f"{question} [y/N]", default="", show_default=False, prompt_suffix=PROMPT, err=True)
     word = given.strip().lower()
     return word in YES if word in (*YES, *NO) else given.strip()
 
 
 def agree(question: str, doing: str, done: str, yes: bool) -> None:
-    """Go on when someone wants it: `yes` says so, or a person does now; else say that nothing was `done`, and end the
-    command. Raises UsageError where nobody can be asked."""
+    """Return if `yes` is set or the user confirms; otherwise print that nothing was `done` and exit with 1. Raises
+    UsageError if nobody can be asked."""
     if not yes and not can_ask():
-        raise UsageError(f"{doing} needs a yes", hint="Add --yes when nobody is there to answer")
+        raise UsageError(f"{doing} needs a confirmation", hint="Add --yes to confirm without a terminal")
     if not yes and not confirm(question):
         note(f"Nothing was {done}.")
         raise typer.Exit(1)
@@ -75,7 +75,7 @@ class TerminalDialog:
             found = _find(given, words)
             if found is not None:
                 return found
-            self.say(f"  '{printable(given)}' is none of them: {', '.join(words)}")
+            self.say(f"  '{printable(given)}' is not an option: {', '.join(words)}")
 
     def say(self, text: str) -> None:
         for line in advise(text).split("\n"):
@@ -84,8 +84,8 @@ class TerminalDialog:
 
 
 def _ask_hidden(prompt: str) -> str:
-    """Ask for what nobody may see. Whoever sees the question may type: Typer shows it before it begins to listen."""
-    from getpass import getpass  # few commands ask anything
+    """Ask for a secret without echo. Not Typer's own prompt: that one shows the question before it turns echo off."""
+    from getpass import getpass  # imported late: few commands ask
 
     try:
         return getpass(prompt)
@@ -95,7 +95,7 @@ def _ask_hidden(prompt: str) -> str:
 
 
 def _find(given: str, words: list[str]) -> str | None:
-    """The option that a number, a word or its beginning means."""
+    """Return the option chosen by its number, its word, or the start of its word; None if not exactly one fits."""
     if given.isascii() and given.isdigit():
         return words[int(given) - 1] if 1 <= int(given) <= len(words) else None
     meant = [word for word in words if word == given] or [word for word in words if given and word.startswith(given)]
@@ -108,7 +108,7 @@ def _listed(options: Mapping[str, str], default: str) -> list[str]:
     for number, (word, meaning) in enumerate(options.items(), 1):
         mark = "*" if word == default else " "
         head = f" {mark}{number}  {word:<{widest}}  "
-        beside = _width() - len(head) >= LEAST_MEANING
+        beside = _width() - len(head) >= MIN_MEANING_COLUMNS
         indent = " " * (len(head) if beside else 6)
         body = textwrap.wrap(meaning, max(20, _width() - len(indent))) or [""]
         lines += (
@@ -119,12 +119,11 @@ def _listed(options: Mapping[str, str], default: str) -> list[str]:
 
 
 def _width() -> int:
-    return min(WIDEST, shutil.get_terminal_size().columns)
+    return min(MAX_COLUMNS, shutil.get_terminal_size().columns)
 
 
 def hang(text: str, indent: int) -> list[str]:
-    """`text` in lines of the terminal's width, the first as it stands and the others this far in. A path that is longer
-    than a line stays whole."""
+    """Wrap `text` at the terminal's width with a hanging indent. Long words, such as paths, stay whole."""
     width = shutil.get_terminal_size().columns
     if len(text) <= width:
         return [text]
@@ -132,9 +131,9 @@ def hang(text: str, indent: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int = 0) -> list[str]:
-    """`text` in lines of the terminal's width; those that follow begin where it began."""
+    """Wrap `text` at the terminal's width; further lines keep its indent."""
     start = text[: len(text) - len(text.lstrip())]
-    is_cut = "://" not in text  # an address is only useful whole
+    is_cut = "://" not in text  # URLs stay whole
     wrapper = textwrap.TextWrapper(width or _width(), break_long_words=is_cut, break_on_hyphens=False)
     wrapper.subsequent_indent = start
     return wrapper.wrap(text) or [""]

@@ -1,4 +1,4 @@
-"""`hermes doctor`: is everything as it should be? With `--repair` it mends what older versions damaged."""
+"""`hermes doctor`: check a home, and with `--repair` fix damage that older versions left."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ SIGNS = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL"}
 
 def doctor(
     ctx: typer.Context,
-    mend: Annotated[
-        bool, typer.Option("--repair", help="Mend damaged conversations, after a backup; without it nothing changes.")
-    ] = False,
+    mend: Annotated[bool, typer.Option("--repair", help="Repair damaged conversations, after a backup.")] = False,
     backup: Annotated[
-        Path | None, typer.Option("--restore", metavar="BACKUP", help="Put a backup in the place of the store.")
+        Path | None, typer.Option("--restore", metavar="BACKUP", help="Replace the store with a backup.")
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="With --repair or --restore: do not ask.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Check store, conversations, log, settings, memory, model and versions. Ends with 1 when something stays wrong."""
+    """Check store, conversations, log, settings, memory, model and versions. Exits with 1 if a problem remains."""
     home, clock = find_home(ctx), SystemClock()
     if backup is not None:
         _go_back(home, clock, backup, mend=mend, yes=yes, quiet=json)
@@ -50,11 +48,11 @@ def doctor(
         _ask(home, findings, yes)
         done = asyncio.run(repair(home, clock=clock, lock_timeout=LOCK_TIMEOUT_SECONDS))
         if not json:
-            _tell(done)
+            _print_repair(done)
         findings = list(examine(home, clock))
     elif mend and not json:
         failing = any(finding.level == "fail" for finding in findings)
-        say("A repair can mend none of this." if failing else "There is nothing to repair.")
+        say("--repair cannot fix any of this." if failing else "Nothing to repair.")
     failed = any(finding.level == "fail" for finding in findings)
     if json:
         print_json(_report(home, findings, failed, done))
@@ -71,32 +69,32 @@ def _examine(home: Home, clock: Clock, *, quiet: bool) -> list[Finding]:
 
 
 def _ask(home: Home, findings: list[Finding], yes: bool) -> None:
-    """Go on only when the file is sound and someone wants it."""
+    """Ask for confirmation. Raises StoreDamagedError if the database file itself is damaged."""
     if any(finding.check == "store" and finding.level == "fail" for finding in findings):
-        raise StoreDamagedError(f"{home.state_file} is not sound, so nothing in it is mended")
+        raise StoreDamagedError(f"{home.state_file} is damaged, so its conversations cannot be repaired")
     if users := other_users(home.state_file):
         ids = ", ".join(map(str, users))
-        note(f"hermes: process {ids} has {home.state_file} open and may go on with what it remembers: end it first")
-    agree("Make a backup and mend this?", "repairing", "changed", yes)
+        note(f"hermes: process {ids} has {home.state_file} open and may keep using old data: stop it first")
+    agree("Make a backup and repair this?", "repairing", "changed", yes)
 
 
 def _go_back(home: Home, clock: Clock, backup: Path, *, mend: bool, yes: bool, quiet: bool) -> None:
-    """Restore a backup, when someone wants it."""
+    """Restore a backup after confirmation."""
     if mend:
         raise UsageError("--restore and --repair do not go together", hint="Restore first")
     agree(f"Put {backup} in the place of {home.state_file}?", "restoring", "changed", yes)
     done = restore(home.state_file, backup, now=clock.now(), lock_timeout=LOCK_TIMEOUT_SECONDS)
     if not quiet:
-        kept = f"; what was there is kept as {done.kept}" if done.kept else ""
+        kept = f"; the previous store is kept as {done.kept}" if done.kept else ""
         say(f"Restored from {done.backup}{kept}\n")
 
 
-def _tell(done: Repair) -> None:
+def _print_repair(done: Repair) -> None:
     say(f"\nBackup: {done.backup}")
     for damage in done.mended:
         say(f"mended  [{damage.code}] {printable(damage.remedy)}")
     for damage in done.left:
-        say(f"LEFT    [{damage.code}] {printable(damage.detail)} → someone else is changing it; run it again")
+        say(f"LEFT    [{damage.code}] {printable(damage.detail)} → in use by another process; run the command again")
 
 
 def _report(home: Home, findings: list[Finding], failed: bool, done: Repair | None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""`hermes memory dreams`: what dreams drew and retired, and how to undo one."""
+"""`hermes memory dreams`: list what dreams added and retired, and undo one."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from hermes.clock import SystemClock
 from hermes.embedded.place import Place
 from hermes.errors import UsageError
 
-SHOWN = 20
+LISTED_COUNT = 20
 
 
 def dreams(
     ctx: typer.Context,
     undo: Annotated[
-        str | None, typer.Option(metavar="ID", help="Undo this dream: what it retired is back, what it drew is gone.")
+        str | None,
+        typer.Option(metavar="ID", help="Undo this dream: restore what it retired and remove what it added."),
     ] = None,
     data: Data = None,
     json: AsJson = False,
 ) -> None:
-    """The newest dreams of the memory server that changed something: what each drew from what was said, and what it
-    retired. `hermes config set memory.dreams false` ends those that come by themselves."""
-    from hermes.memory_server.db.schema import FILE  # here: only who shows dreams needs a database of the server
+    """List the newest dreams of the memory server that changed something: the conclusions each added and those it
+    retired. `hermes config set memory.dreams false` turns dreams off."""
+    from hermes.memory_server.db.schema import FILE  # imported late: only this command needs the server's database
 
     place = place_of(ctx, data)
     found = asyncio.run(_read(place, undo)) if (place.folder / FILE).exists() else []
@@ -56,7 +57,7 @@ async def _read(place: Place, undo: str | None) -> list[Mapping[str, Any]]:
         if undo is not None:
             at = times.now(SystemClock())
             await database.write(lambda tx: undo_dream(tx, None, undo, at))
-        return await database.read(lambda tx: read_effects(tx, SHOWN))
+        return await database.read(lambda tx: read_effects(tx, LISTED_COUNT))
     except Missing as error:
         raise UsageError(f"there is no dream '{undo}'", hint="`hermes memory dreams` shows their ids") from error
     finally:

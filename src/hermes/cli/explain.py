@@ -1,4 +1,4 @@
-"""`hermes memory explain`: what memory put into a turn, from where, how old, what was cut, what came too late."""
+"""`hermes memory explain`: what memory added to a turn, with its source, age, cuts and what came too late."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hermes.store.store import Store
 
 def explain(
     ctx: typer.Context,
-    turn: Annotated[int | None, typer.Argument(help="Number of the turn; the last one unless given.")] = None,
+    turn: Annotated[int | None, typer.Argument(help="Number of the turn; default: the last one.")] = None,
     session: Annotated[
         str | None,
-        typer.Option(help="Session, by id, its beginning, or its title; the one that spoke last unless given."),
+        typer.Option(help="Session: id, start of the id, or title; default: the last active one."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """What memory put into the request of a turn, part by part, and what was not there in time."""
+    """Show what memory added to a turn, part by part, and what did not arrive in time."""
 
     def find(store: Store, tx: Tx) -> Injection:
         return find_injection(tx, None if session is None else store.sessions.find(tx, session).id, turn)
@@ -43,7 +43,7 @@ def _print(found: Injection) -> None:
     for name, why in found.missed.items():
         say(printable(f"missing: {name}: {why}"))
     if not any(part.text for part in found.parts):
-        say("Nothing was put into the request.")
+        say("Memory added nothing to this turn.")
     rows = [
         (part.layer, _age(found.at, part.as_of), str(part.tokens), str(part.cut) if part.cut else "")
         for part in found.parts
@@ -58,7 +58,7 @@ def _print(found: Injection) -> None:
 
 
 def _with_sources(part: InjectedPart) -> Iterator[str]:
-    """Yield the lines of a part, each quote with why it is there below it."""
+    """Yield the lines of a part; below each quote, the reason for including it."""
     for line in lines_of(part):
         if line.text:
             yield line.text

@@ -1,5 +1,5 @@
-"""The first `hermes chat` of a home: it asks the owner's name, and where models run on this machine which one shall
-answer, else it says the ways to get one. Scripts are not asked, nobody is asked twice; `hermes setup` asks again."""
+"""The first `hermes chat` of a home: asks for the owner's name, and which model on this machine should answer, or
+explains how to get one. Asks once, and never in scripts; `hermes setup` asks again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from hermes.app import App
 from hermes.assembly import has_model, open_notes
-from hermes.cli.dialog import TerminalDialog, ask_or_hear, can_ask
-from hermes.cli.model import WAYS, use_endpoint
+from hermes.cli.dialog import TerminalDialog, can_ask, confirm_or_text
+from hermes.cli.model import WAYS_TO_GET_A_MODEL, use_endpoint
 from hermes.cli.output import note, printable
 from hermes.cli.start import load_app
 from hermes.config_file import load_shared_env, write_setting
@@ -25,25 +25,25 @@ from hermes.settings import BASE_URL, MODEL, OWNER_NAME, PROVIDER
 
 NONE = "none"
 MODEL_FILE, MEMORY_FILE = "model.json", "memory.db"
-"""Of a memory folder; said here again, since nothing of the server is imported."""
+"""Files of a memory folder; repeated here so that nothing of the server is imported."""
 MAY_MEMORY = (
     "Memory on this machine works from the text alone. It can also ask {} at {} to answer, summarise and conclude. "
-    "What was said in your own conversations is then sent there, and what guests said is not."
+    "Your own conversations are then sent there; those of guests are not."
 )
 NAME_NOTE = "My name is {}."
-SHOWN = 9
-"""How many models are offered; `hermes model` shows them all."""
+MAX_OFFERED = 9
+"""Number of models offered; `hermes model` lists all."""
 
 
 NAME_QUESTION = "What is your name? (Enter skips)"
 MAX_NAME_CHARS, MAX_NAME_WORDS = 60, 4
-"""More, or a sentence, is no name: it is said as a message."""
+"""Longer answers, and sentences, are not names: they are sent as messages."""
 NAMED = "Hello {}! `hermes setup` changes the name."
 
 
 def offer_start(app: App) -> list[str]:
-    """Ask what a home that nobody has talked in needs. Returns what the person typed that was no answer: it is to be
-    said. The settings may have changed."""
+    """Ask the questions of a home without conversations. Returns answers that were messages instead. May change
+    settings."""
     if app.home.state_file.exists() or not can_ask():
         return []
     said = offer_name(app)
@@ -52,7 +52,7 @@ def offer_start(app: App) -> list[str]:
 
 
 def offer_name(app: App) -> list[str]:
-    """Ask the owner's name, unless the settings or the default home know it."""
+    """Ask for the owner's name, unless the settings or the default home contain it."""
     if app.settings.is_given(OWNER_NAME) or OWNER_NAME.env in app.env:
         return []
     if app.home.profile is not None and (known := App.load(DEFAULT).settings.get(OWNER_NAME)):
@@ -67,8 +67,8 @@ def offer_name(app: App) -> list[str]:
 
 
 def read_name(given: str) -> str | None:
-    """Return the name that an answer gives; None for nothing, or for what is no name."""
-    ranking = import_module("hermes.ranking.personal")  # by name: it takes 35 ms to load, and few starts ask
+    """Return the name in an answer, or None."""
+    ranking = import_module("hermes.ranking.personal")  # imported late: it takes 35 ms, and few starts ask
     said = ranking.find_name([given])
     name = " ".join(printable(said[0] if said else given).split())
     is_name = (
@@ -79,7 +79,7 @@ def read_name(given: str) -> str | None:
 
 
 def keep_name(app: App, name: str) -> None:
-    """Store the owner's name as a setting, and as a note, which the agent reads."""
+    """Store the owner's name as a setting, and as a note for the agent."""
     before = app.settings.get(OWNER_NAME)
     write_setting(app.home.config_file, OWNER_NAME, name)
     notes = open_notes(app, OWNER)
@@ -89,21 +89,21 @@ def keep_name(app: App, name: str) -> None:
 
 
 def setup(ctx: typer.Context) -> None:
-    """Set up one thing after the other: your name, the model, the memory, chat platforms."""
+    """Set up hermes step by step: your name, the model, the memory, chat platforms."""
     if not can_ask():
         ways = "`hermes config set owner.name NAME`, `hermes model NAME`, `hermes memory setup NAME`"
-        raise UsageError("nobody can be asked here", hint=f"Without questions: {ways}")
+        raise UsageError("setup needs a terminal for its questions", hint=f"Without one: {ways}")
     while True:
         app = load_app(ctx)
         get = app.settings.get
         options = {
-            "name": f"what you are called ({get(OWNER_NAME) or 'not said yet'})",
-            "model": f"which model answers ({get(MODEL) or get(BASE_URL) or 'none yet'})",
-            "memory": f"which memory is used ({get(PROVIDER)})",
+            "name": f"your name ({get(OWNER_NAME) or 'not set'})",
+            "model": f"the model that answers ({get(MODEL) or get(BASE_URL) or 'none yet'})",
+            "memory": f"the memory provider ({get(PROVIDER)})",
             "platform": "talk over Telegram, Discord or Slack",
             "done": "leave",
         }
-        match TerminalDialog().choose("What shall be set up?", options, "done"):
+        match TerminalDialog().choose("What do you want to set up?", options, "done"):
             case "name":
                 if (name := read_name(TerminalDialog().ask(NAME_QUESTION, get(OWNER_NAME)))) is not None:
                     keep_name(app, name)
@@ -121,19 +121,21 @@ def setup(ctx: typer.Context) -> None:
 
 
 def offer_model(app: App) -> bool:
-    """Let the person choose a model where none is configured. True when the settings have changed."""
+    """Let the user choose a model if none is configured. Returns True if the settings have changed."""
     if has_model(app.settings):
         return False
     dialog = TerminalDialog()
     offered = _talkers(asyncio.run(find_local()))
     if not offered:
-        dialog.say("\n".join(["No model is configured. There are three ways:", *WAYS, ""]))
+        dialog.say("\n".join(["No model is configured. There are three ways:", *WAYS_TO_GET_A_MODEL, ""]))
         return False
-    options = {name: f"{one.kind} at {one.base_url}" for name, one in list(offered.items())[:SHOWN]}
-    options[NONE] = "go on without one: answers come from memory alone"
-    chosen = dialog.choose("A model runs on this machine. Which one shall answer?", options, next(iter(options)))
+    options = {name: f"{one.kind} at {one.base_url}" for name, one in list(offered.items())[:MAX_OFFERED]}
+    options[NONE] = "continue without a model: answers come from memory alone"
+    chosen = dialog.choose(
+        "A model server runs on this machine. Which model should answer?", options, next(iter(options))
+    )
     if chosen == NONE:
-        dialog.say("`hermes model` shows how to take one later.\n")
+        dialog.say("`hermes model` chooses one later.\n")
         return False
     use_endpoint(app, offered[chosen], chosen)
     dialog.say(f"From now on {chosen} answers.\n")
@@ -141,9 +143,9 @@ def offer_model(app: App) -> bool:
 
 
 def offer_to_memory(app: App, *, may_ask: bool) -> list[str]:
-    """Ask once whether memory may use the model that answers here, and carry a later change of that model over. Where
-    nobody can be asked it may not; `hermes memory model` changes it. Other profiles than the default one, whose models
-    may differ, neither ask nor change it. Returns what was typed that was no answer: it is to be said."""
+    """Ask once whether memory may use the chat model, and keep memory's copy of its settings up to date. Without an
+    answer memory may not; `hermes memory model` changes that. Only the default profile asks, since other profiles may
+    use other models. Returns answers that were messages instead."""
     place = find_place(app.home, load_shared_env(app.home))
     if not has_model(app.settings) or app.home.path != app.home.shared:
         return []
@@ -152,7 +154,7 @@ def offer_to_memory(app: App, *, may_ask: bool) -> list[str]:
             return _ask_for_memory(app, place)
         return []
     try:
-        import_module("hermes.cli.memory_model").sync_host(app)  # by name: few homes have the file
+        import_module("hermes.cli.memory_model").sync_host(app)  # imported late: few homes have the file
     except HermesError as error:
         note(f"hermes: {error.line()}")
     return []
@@ -163,9 +165,9 @@ def _ask_for_memory(app: App, place: Place) -> list[str]:
     found = models.read_host(app)
     said = BASE_URL.shown(found.url)
     TerminalDialog().say(MAY_MEMORY.format(found.name or "its first model", said))
-    agreed = ask_or_hear("May memory use it?")
+    agreed = confirm_or_text("May memory use it?")
     if isinstance(agreed, str):
-        TerminalDialog().say("That is no answer, so it is said as a message; the next start asks again.\n")
+        TerminalDialog().say("That is not yes or no, so it is sent as a message; the next start asks again.\n")
         return [agreed]
     models.write_settings(place, found if agreed else replace(found, source="off", url="", name="", key=""))
     TerminalDialog().say("`hermes memory model` shows it and changes it.\n")
@@ -173,7 +175,7 @@ def _ask_for_memory(app: App, place: Place) -> list[str]:
 
 
 def _talkers(found: list[LocalEndpoint]) -> dict[str, LocalEndpoint]:
-    """The models that talk, by name, in the order of their endpoints; of two with one name, the first."""
+    """Return the chat models by name, in the order of their endpoints. Of duplicates the first is used."""
     talkers: dict[str, LocalEndpoint] = {}
     for endpoint in found:
         for name in chat_models(endpoint.models):

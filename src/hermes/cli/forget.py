@@ -1,4 +1,4 @@
-"""`hermes memory forget WORDS`: find what memory holds of something, show it, and delete it when that is confirmed."""
+"""`hermes memory forget WORDS`: find what memory holds about something, show it, and delete it after confirmation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
-from hermes.cli.memory_book import tell_outcome, work_on
+from hermes.cli.memory_book import print_outcome, work_on
 from hermes.cli.output import note, one_line, print_json, printable, say, saying
 from hermes.cli.start import AsJson, load_app
 from hermes.cli.table import print_table
@@ -24,27 +24,27 @@ from hermes.memory.values import FactSource, Remembered, Wording
 from hermes.owner.forgetting import ForgettingNews, FoundEverywhere, find_everywhere, forget_everywhere
 from hermes.settings import PROVIDER
 
-SHOWN = 50
-LONGEST = 100
+MAX_ROWS = 50
+MAX_TEXT_CHARS = 100
 EDIT_INSTEAD = "To correct something instead: `hermes memory search WORDS` shows its id, `hermes memory edit ID TEXT`."
 STAYS_HERE = (
-    "Sessions keep what was said (`hermes sessions search` finds it, `hermes sessions delete` deletes it), but the "
-    "agent does not look it up there any more."
+    "Sessions keep the messages (`hermes sessions search` finds them, `hermes sessions delete` deletes them), but the "
+    "agent no longer uses them there."
 )
 
 
 def forget(
     ctx: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(help="Words that all stand in what is to be forgotten.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="Words that must all occur in an entry.")] = None,
     entry_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="One entry alone, by the id that `hermes memory list` shows."),
+        typer.Option("--id", metavar="ID", help="Only the entry with this id, as `hermes memory list` shows it."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Delete what memory holds of something. It is shown first; without a terminal nothing is deleted unless --yes.
-    The code is 1 when it was not deleted, or something stays, or may."""
+    """Delete what memory holds about something. Shows it first; without a terminal, deletes only with --yes. Exits with
+    1 if nothing was deleted or something remains."""
     app = load_app(ctx)
     wording = Wording(tuple(word for text in words or () for word in text.split()))
     if bool(wording.words) == bool(entry_id):
@@ -63,14 +63,14 @@ def forget(
     if json:
         print_json({**to_builtins(found), "deleted": deletes, "stays": stays})
     else:
-        _say_what_came(found, wording, deletes, stays)
+        _print_outcome(found, wording, deletes, stays)
     if not found.is_empty and not deletes and not json:
         return 1
     return 1 if stays and (yes or deletes) else 0
 
 
 def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
-    """Forget one entry, a fact with the messages it was learnt from and the replies to them."""
+    """Forget one entry. For a fact, also the messages it was learnt from and the replies to them."""
 
     async def look(book: MemoryBook) -> tuple[Remembering, Sequence[FactSource], list[str], list[str]]:
         entry = await book.find(entry_id)
@@ -93,7 +93,7 @@ def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
         print_json({**to_builtins(entry), "deleted": done is not None, "outcome": outcome, "stays": stays})
     else:
         note("Nothing was deleted." if done is None else "Forgotten.")
-        tell_outcome("done" if done is None else done.settled)
+        print_outcome("done" if done is None else done.settled)
         for line in () if done is None else done.stays:
             say(printable(line))
     if done is None:
@@ -102,16 +102,16 @@ def _forget_one(app: App, entry_id: str, *, yes: bool, as_json: bool) -> int:
 
 
 def _correct(app: App, entry: Remembering) -> int:
-    """Have a person say what holds instead."""
-    right = TerminalDialog().ask("What holds instead", entry.text)
+    """Prompt for the correct text and store it."""
+    right = TerminalDialog().ask("Correct text", entry.text)
     settled = work_on(app, lambda book: book.correct(entry, right))
     note("Corrected." if right != entry.text else "Nothing was changed.")
-    tell_outcome(settled)
+    print_outcome(settled)
     return 1 if settled == "refused" else 0
 
 
 def _ask(question: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Ask what becomes of what was shown; "no" where nobody can be asked."""
+    """Ask what to do with the entries shown. Returns "no" if nobody can be asked."""
     dialog = TerminalDialog()
     if not dialog.can_ask:
         note("`--yes` deletes it.")
@@ -120,15 +120,15 @@ def _ask(question: str, more: Mapping[str, str] = MappingProxyType({})) -> str:
 
 
 def _is_confirmed(found: FoundEverywhere) -> bool:
-    """Show what was found, and ask where anybody can answer."""
+    """Show what was found and ask for confirmation."""
     rows = _merged(found.at_provider.items)
     hosts = {"this home": found.here, **{f"profile {name}": kept for name, kept in found.profiles.items()}}
     for kept in hosts.values():
         rows += [("waits", f"for {printable(one.provider)}", _shorten(one.text)) for one in kept.entries]
     if rows:
-        print_table(["kind", "about", "text"], rows[:SHOWN])
-    if len(rows) > SHOWN:
-        say(f"and {len(rows) - SHOWN} more")
+        print_table(["kind", "about", "text"], rows[:MAX_ROWS])
+    if len(rows) > MAX_ROWS:
+        say(f"and {len(rows) - MAX_ROWS} more")
     for name, kept in hosts.items():
         if kept.messages:
             say(f"messages of {name} that memory may know: {len(kept.messages)}")
@@ -141,7 +141,7 @@ def _is_confirmed(found: FoundEverywhere) -> bool:
 
 
 def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:
-    """A row for each text: several may have said it, or know it."""
+    """Return one row per text; several people may have said or known it."""
     abouts: dict[tuple[str, str], Counter[str]] = {}
     for one in items:
         abouts.setdefault((one.kind, one.text), Counter())[printable(one.about)] += 1
@@ -151,7 +151,7 @@ def _merged(items: Sequence[Remembered]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _say_what_came(found: FoundEverywhere, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
+def _print_outcome(found: FoundEverywhere, wording: Wording, deletes: bool, stays: Sequence[str]) -> None:
     for line in stays:
         say(printable(line))
     if deletes:
@@ -159,9 +159,9 @@ def _say_what_came(found: FoundEverywhere, wording: Wording, deletes: bool, stay
     elif not found.is_empty:
         note("Nothing was deleted.")
     else:
-        nothing = "Nothing else was found" if stays else "Nothing is held"
-        note(f"{nothing} in which all of this stands: {_shorten(' '.join(wording.words))}")
+        nothing = "Nothing else was found" if stays else "Memory holds nothing"
+        note(f"{nothing} that contains all of these words: {_shorten(' '.join(wording.words))}")
 
 
 def _shorten(text: str) -> str:
-    return one_line(printable(text), LONGEST)
+    return one_line(printable(text), MAX_TEXT_CHARS)

@@ -1,4 +1,4 @@
-"""A front: a way to use a terminal. The conversation behind it is a `Terminal` (terminal.py)."""
+"""Front ends: ways to show a conversation in a terminal. The conversation itself is a `Terminal` (terminal.py)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ PROMPT, INDENT = "› ", "  "
 
 
 class Typed(Struct, frozen=True):
-    """What a person said, and how it is shown: a long text that was pasted has a mark in its place."""
+    """A typed message and how it is shown: long pastes are replaced by a mark."""
 
     text: str
     shown: str
 
 
 class Front(Protocol):
-    """Passes on what is typed, and shows the rows of the terminal's screen."""
+    """Passes typed lines on, and shows the rows of the terminal's screen."""
 
     redraws: bool
-    """Whether what was shown can be drawn over."""
+    """Whether shown rows can be redrawn."""
 
     @property
     def columns(self) -> int:
-        """How wide it is now."""
+        """Current width of the terminal."""
 
     async def listen(self) -> None:
-        """Pass on what is typed, until `close` or the end of the input."""
+        """Pass typed lines on until `close` or the end of the input."""
 
     def said(self, shown: str, /) -> None:
-        """A message or command is taken up now."""
+        """Show a message or command that starts running now."""
 
     def refresh(self) -> None:
-        """The screen has changed."""
+        """Redraw: the screen has changed."""
 
     async def show_aside(self) -> None:
         """Return when every finished row is on the terminal, while a person may be typing."""
@@ -48,18 +48,19 @@ class Front(Protocol):
         """Return when every finished row is on the terminal."""
 
     async def lend(self, use: Callable[[], Awaitable[T]]) -> T:
-        """Let something else have the terminal until it is done."""
+        """Give the terminal to `use` until it is done."""
 
     async def pick(self, listed: Sequence[Listed]) -> str | None:
-        """Let the person choose a session; its id, None for none. Raises UsageError where rows cannot be redrawn."""
+        """Let the user pick a session; return its id, or None if they cancel. Raises UsageError if rows cannot be
+        redrawn."""
 
     def offer_draft(self, text: str) -> None:
-        """Put a text into the prompt, unless the person has begun to type; where that is possible."""
+        """Put a text into the prompt, if that is possible and nothing has been typed yet."""
 
     def close(self) -> None:
         """Stop listening."""
 
 
-def which_session() -> UsageError:
-    """What is said where no list can be shown to choose from."""
+def missing_session_error() -> UsageError:
+    """Return the error for a command that needs a session where no picker can be shown."""
     return UsageError("which session?", hint="`/sessions` lists them")

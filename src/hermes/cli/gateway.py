@@ -1,4 +1,4 @@
-"""`hermes gateway`: run it, look at it, end it, and let people in."""
+"""`hermes gateway`: run it, show its status, stop it, and decide who may talk to it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, 
 from hermes.store.store import Store
 from hermes.types import Json
 
-app = typer.Typer(help="Run the gateway, look at it, and let people in.", no_args_is_help=True, rich_markup_mode=None)
-STOP_PATIENCE = 60.0
+app = typer.Typer(
+    help="Run the gateway, show its status, and decide who may talk.", no_args_is_help=True, rich_markup_mode=None
+)
+STOP_TIMEOUT_SECONDS = 60.0
 
 
 @app.command("run")
 def run_gateway(ctx: typer.Context) -> None:
-    """Serve the platforms that are configured, until Ctrl-C or `hermes gateway stop`."""
+    """Serve the configured platforms until Ctrl-C or `hermes gateway stop`."""
     host = load_app(ctx)
 
     async def work(store: Store) -> None:
@@ -61,14 +63,14 @@ async def _serve(host: App, store: Store) -> None:
         switches = ", or ".join(f"`{setting.key}`" for setting in SWITCHES.values())
         raise UsageError(
             "no platform is configured",
-            hint=f"`hermes gateway setup` asks for a bot; or set {switches} (docs/gateway.md)",
+            hint=f"Run `hermes gateway setup`, or set {switches} (docs/gateway.md)",
         )
     stopping = asyncio.Event()
-    telling: list[asyncio.Task[None]] = []
+    announcing: list[asyncio.Task[None]] = []
 
     def begun() -> None:
-        gc.freeze()  # what is loaded by now stays: it need not be looked at again in search of garbage
-        telling.append(asyncio.create_task(_tell_of_guests(host, store)))
+        gc.freeze()  # keep the garbage collector away from what start-up loaded
+        announcing.append(asyncio.create_task(_announce(host, store)))
         if not has_model(host.settings):
             note(FLOOR_NOTICE)
         note(f"gateway: {', '.join(platform.name for platform in platforms)}; Ctrl-C ends it")
@@ -77,18 +79,18 @@ async def _serve(host: App, store: Store) -> None:
         with on_signals(TO_END, lambda _: stopping.set()):
             await gateway.run(platforms, stopping, note, begun)
     finally:
-        await asyncio.gather(*telling)
+        await asyncio.gather(*announcing)
         for platform in platforms:
             await platform.close()
         await model.close()
     note("gateway: ended")
 
 
-async def _tell_of_guests(host: App, store: Store) -> None:
-    """Say once of each person who was let in without being asked about that they are a guest."""
+async def _announce(host: App, store: Store) -> None:
+    """Announce, once each, people who were let in without a role: they are guests."""
     allowed = host.settings.get(ALLOW)
-    if told := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
-        note(f"gateway: {told}: `hermes gateway people`")
+    if guests := describe_unmarked(await store.write(lambda tx: take_untold(tx, allowed))):
+        note(f"gateway: {guests}: `hermes gateway people`")
     if (notice := await take_default_notice(host, store)) is not None:
         note(f"gateway: {notice}")
     if host.settings.get(PROVIDER) != NONE:
@@ -98,7 +100,7 @@ async def _tell_of_guests(host: App, store: Store) -> None:
 
 @app.command("status")
 def show_status(ctx: typer.Context, json: AsJson = False) -> int:
-    """How the gateway is: its platforms and what waits. Ends with 1 when none runs."""
+    """Show the gateway's state, its platforms and its queues. Exits with 1 if no gateway runs."""
     host = load_app(ctx)
 
     def look(_: Store, tx: Tx) -> dict[str, Json]:
@@ -121,7 +123,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
 
 @app.command("stop")
 def stop_gateway(ctx: typer.Context) -> int:
-    """Ask the running gateway to end, and wait until it has."""
+    """Stop the running gateway and wait until it has ended."""
     host = load_app(ctx)
 
     async def work(store: Store) -> int:
@@ -129,11 +131,11 @@ def stop_gateway(ctx: typer.Context) -> int:
         if not await store.write(lambda tx: inbox.request_stop(tx, now=now())):
             say("not running")
             return 0
-        until = now() + STOP_PATIENCE
-        with saying("It finishes the turns that are under way (Ctrl-C leaves it to end by itself)"):
+        until = now() + STOP_TIMEOUT_SECONDS
+        with saying("Waiting for running turns to finish (after Ctrl-C the gateway still ends by itself)"):
             while await store.read(lambda tx: inbox.running_gateway(tx, now=now())):
                 if now() > until:
-                    note("it has not ended yet; it may be finishing a long turn")
+                    note("the gateway is still running; a long turn may be finishing")
                     return 1
                 await host.clock.sleep(0.2)
         say("ended")
@@ -142,24 +144,22 @@ def stop_gateway(ctx: typer.Context) -> int:
     return with_store(host, work)
 
 
-Me = Annotated[bool, typer.Option("--me", help="They are you: the owner.")]
-AGuest = Annotated[bool, typer.Option("--guest", help="They are someone else: a guest.")]
+Me = Annotated[bool, typer.Option("--me", help="This person is you: the owner.")]
+AGuest = Annotated[bool, typer.Option("--guest", help="This person is someone else: a guest.")]
 
 
 @app.command("pair")
 def pair(
     ctx: typer.Context,
-    code: Annotated[
-        str | None, typer.Argument(help="The code someone was told; without it, who asked is listed.")
-    ] = None,
+    code: Annotated[str | None, typer.Argument(help="The pairing code. Without it, open requests are listed.")] = None,
     me: Me = False,
     guest: AGuest = False,
     remove: Annotated[
-        str | None, typer.Option("--remove", metavar="PLATFORM:ID", help="Take someone's permission away.")
+        str | None, typer.Option("--remove", metavar="PLATFORM:ID", help="Withdraw someone's permission.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Let someone talk to the agent who was told a pairing code, as yourself or as a guest."""
+    """Let someone who got a pairing code talk to the agent, as yourself or as a guest."""
     host = load_app(ctx)
     if code is not None:
         _let_in(host, code, me=me, guest=guest)
@@ -167,13 +167,13 @@ def pair(
     if remove is not None:
         platform, _, user = remove.partition(":")
         gone = write_store(host, lambda _, tx: inbox.remove_pairing(tx, platform, user))
-        say(f"{remove} may not talk any more." if gone else f"{remove} was not paired.")
+        say(f"{remove} may no longer talk." if gone else f"{remove} was not paired.")
         return
     asked = read_store(host, lambda _, tx: inbox.pairings(tx))
     if json:
         print_json([to_builtins(one) for one in asked])
     elif not asked:
-        note("nobody asked yet")
+        note("no pairing requests yet")
     else:
         rows = [
             (f"{one.platform}:{one.user_id}", _shown(one.name), one.code, one.state, show_time(one.created_at))
@@ -183,7 +183,7 @@ def pair(
 
 
 def _let_in(host: App, code: str, *, me: bool, guest: bool) -> None:
-    """Ask who it is where someone can answer; otherwise they are a guest."""
+    """Ask whether the person is the owner; without a terminal they become a guest."""
     if me and guest:
         raise UsageError("--me and --guest cannot go together", hint="Give one of them")
     found = read_store(host, lambda _, tx: inbox.find_code(tx, code))
@@ -212,7 +212,7 @@ def show_people(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Who is who among those who talk; change it with --me and --guest."""
+    """List the people who may talk and their roles. --me and --guest change a role."""
     host = load_app(ctx)
     for who, is_owner in ((me, True), (guest, False)):
         if who is not None:
@@ -226,7 +226,7 @@ def show_people(
     if json:
         print_json([_as_json(host, one) for one in known])
     elif not known:
-        note("nobody has talked or was let in yet")
+        note("nobody has written or been let in yet")
     else:
         rows = [(f"{one.platform}:{one.user_id}", _shown(one.name), _role(one)) for one in known]
         print_table(("who", "name", "is"), rows)
@@ -254,7 +254,7 @@ def _role(one: KnownPerson) -> str:
 
 
 def _shown(name: str) -> str:
-    """A stranger chose this name: it may not look like anything else."""
+    """Return a name in a printable form: a stranger chose it, and it must not imitate other output."""
     return printable(one_line(name, 64))
 
 

@@ -48,7 +48,7 @@ ON_WINDOWS = (
 
 
 class Service(Struct, frozen=True):
-    """The service of one profile. `file` may serve several profiles; `name` is what the system calls this one."""
+    """The service of one profile. Several profiles may share `file`; `name` is the name systemd or launchd uses."""
 
     system: Literal["systemd", "launchd"]
     name: str
@@ -56,11 +56,11 @@ class Service(Struct, frozen=True):
     text: str
 
     def start(self) -> list[list[str]]:
-        """Return the commands that start it now and from now on."""
+        """Return the commands that start the service now and at every boot or login."""
         if self.system == "launchd":
             return [["launchctl", "load", "-w", str(self.file)]]
         systemctl = ["systemctl", "--user"]
-        # A running one goes on with what is installed now.
+        # restart: a running service picks up the new file
         return [
             [*systemctl, "daemon-reload"],
             [*systemctl, "enable", self.name],
@@ -68,14 +68,14 @@ class Service(Struct, frozen=True):
         ]
 
     def stop(self) -> list[list[str]]:
-        """Return the commands that end it for good."""
+        """Return the commands that stop the service and disable it."""
         if self.system == "launchd":
             return [["launchctl", "unload", "-w", str(self.file)]]
         return [["systemctl", "--user", "disable", "--now", self.name]]
 
 
 def install_service(ctx: typer.Context) -> None:
-    """Start the gateway of this profile with the machine: a systemd user unit, or a launchd agent."""
+    """Run this profile's gateway as a service that starts with the machine: a systemd user unit, or a launchd agent."""
     app = load_app(ctx)
     service = find_service(app)
     service.file.parent.mkdir(parents=True, exist_ok=True)
@@ -85,28 +85,28 @@ def install_service(ctx: typer.Context) -> None:
         _run(service.stop(), may_fail=True)  # an older one is replaced
     if not _run(service.start()):
         return
-    say(f"started {service.name}; `hermes gateway status` shows how it is")
+    say(f"started {service.name}; `hermes gateway status` shows its state")
     if service.system == "systemd":
         say(f"its output: journalctl --user -u {service.name}")
         say("to have it run while you are not logged in: loginctl enable-linger")
 
 
 def uninstall_service(ctx: typer.Context) -> None:
-    """End the service of this profile and remove it. Conversations and settings stay."""
+    """Stop and remove this profile's service. Conversations and settings stay."""
     service = find_service(load_app(ctx))
     if not service.file.exists():
         say(f"not installed: there is no {service.file}")
         return
     _run(service.stop(), may_fail=True)
     if "@" in service.name:
-        say(f"{service.name} is not started any more; the template {service.file} stays for other profiles")
+        say(f"{service.name} no longer starts; the template {service.file} stays for other profiles")
         return
     service.file.unlink()
     say(f"removed {service.file}")
 
 
 def find_service(app: App) -> Service:
-    """Return what the service of a profile is on this machine. Raises UsageError where there is none."""
+    """Return the service of a profile on this machine. Raises UsageError on systems without services."""
     profile, root = app.home.profile, app.home.shared
     suffix = "" if root == default_home({"HOME": os.path.expanduser("~")}) else f"-{_digest(root)}"  # noqa: PTH111
     command = [sys.executable, "-m", "hermes", *(["-p", profile] if profile else []), "gateway", "run"]
@@ -147,7 +147,7 @@ def _plist(name: str, command: list[str], root: Path) -> str:
 
 
 def _quote(part: str) -> str:
-    """Return a word as systemd reads it."""
+    """Return a word quoted for a systemd unit."""
     escaped = part.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 
@@ -157,9 +157,9 @@ def _digest(root: Path) -> str:
 
 
 def _run(commands: list[list[str]], *, may_fail: bool = False) -> bool:
-    """Run commands in order. Returns False, and says what to run by hand, where the system has no such program."""
+    """Run commands in order. If the program is missing, print what to run by hand and return False."""
     if shutil.which(commands[0][0]) is None:
-        say(f"{commands[0][0]} is not on this machine; once it is, run: {' && '.join(map(' '.join, commands))}")
+        say(f"{commands[0][0]} is not installed; install it, then run: {' && '.join(map(' '.join, commands))}")
         return False
     for command in commands:
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -167,6 +167,6 @@ def _run(commands: list[list[str]], *, may_fail: bool = False) -> bool:
             reason = (ran.stderr or ran.stdout).strip().splitlines()
             raise HomeError(
                 f"`{' '.join(command)}` failed: {reason[-1] if reason else f'exit code {ran.returncode}'}",
-                hint="The file is written; without a user session (a container, su) run the gateway by hand",
+                hint="The file is written. Without a user session (container, su), run `hermes gateway run` instead",
             )
     return True

@@ -1,4 +1,4 @@
-"""`hermes gateway setup`: make a bot of Telegram, Discord or Slack, and check its tokens before they are stored."""
+"""`hermes gateway setup`: configure a Telegram, Discord or Slack bot; tokens are tested before they are saved."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ MEANINGS = {"telegram": "a bot, one token", "discord": "a bot, one token", "slac
 
 def set_up_platform(
     ctx: typer.Context,
-    platform: Annotated[str | None, typer.Argument(help="telegram, discord or slack; else you choose.")] = None,
+    platform: Annotated[str | None, typer.Argument(help="telegram, discord or slack; asked for if omitted.")] = None,
 ) -> None:
-    """Set up Telegram, Discord or Slack: where to get its tokens, whether they work, and what is still missing."""
+    """Set up Telegram, Discord or Slack: explains where to get the tokens, tests them, and lists missing
+    permissions."""
     app, dialog = load_app(ctx), TerminalDialog()
     if platform is not None and platform not in SET_UPS:
         raise UsageError(f"there is no chat platform '{platform}'", hint=f"Known: {', '.join(SET_UPS)}")
@@ -34,7 +35,7 @@ def set_up_platform(
         keys = " and ".join(
             f"`hermes config set {setting.key}`" for setting, _ in SET_UPS[platform or "discord"].tokens
         )
-        raise UsageError("nobody can be asked here", hint=f"Set it without questions: {keys}")
+        raise UsageError("setup needs a terminal for its questions", hint=f"Without one: {keys}")
     name = platform or dialog.choose("Which platform?", MEANINGS, next(iter(MEANINGS)))
     chosen = SET_UPS[name]
     dialog.say(chosen.steps)
@@ -43,37 +44,35 @@ def set_up_platform(
         if token != app.settings.get(setting):
             write_setting(app.home.config_file, setting, token)
         if app.env.get(setting.env or "") not in (None, token):
-            dialog.say(f"{setting.env} is set here and wins over it.")
+            dialog.say(f"{setting.env} is set in the environment and overrides it.")
     dialog.say(f"{name} is set ({app.home.config_file}).")
     for profile in _profiles_with(app, chosen.tokens[0][0], tokens[0]):
-        dialog.say(f"The profile {profile} has this bot too: both gateways would answer. Give each a bot of its own.")
+        dialog.say(f"The profile {profile} uses the same bot: both gateways would answer. Create one bot per profile.")
     if find_spec(chosen.module) is None:
         dialog.say(f"Its package is not installed yet: `{how_to_install(chosen.requirements)}`")
-    dialog.say("Then `hermes gateway run` (a gateway that runs already is started again for it), and write to the bot.")
+    dialog.say("Next: run `hermes gateway run` (restart the gateway if it runs already), then write to the bot.")
 
 
 def _ask_tokens(app: App, dialog: TerminalDialog, chosen: SetUp) -> list[str]:
-    """Ask until the platform takes the tokens. Where it cannot be reached they are taken unseen."""
+    """Prompt until the platform accepts the tokens. If it cannot be reached they are returned untested."""
     while True:
         tokens = [dialog.ask(label, app.settings.get(setting), secret=True) for setting, label in chosen.tokens]
         try:
             if all(tokens):
                 _report(dialog, chosen.check(str(app.settings.get(chosen.base_url)).rstrip("/"), tokens))
                 return tokens
-            dialog.say("  A token is needed; Ctrl-C ends this.")
+            dialog.say("  A token is required; Ctrl-C cancels.")
         except RefusedTokenError as error:
-            dialog.say(f"  It is refused ({printable(str(error))}). Copy it once more; Ctrl-C ends this.")
+            dialog.say(f"  The token was refused ({printable(str(error))}). Copy it again; Ctrl-C cancels.")
         except (OSError, ValueError) as error:
-            dialog.say(
-                f"  It could not be checked ({printable(_hide(str(error), tokens))}); it is stored all the same."
-            )
+            dialog.say(f"  It could not be tested ({printable(_hide(str(error), tokens))}); it is saved anyway.")
             return tokens
 
 
 def _profiles_with(app: App, setting: Setting[Any], token: str) -> Iterator[str]:
     """Yield the other profiles whose config.yaml has the same token."""
     for home in app.home.all():
-        with suppress(HermesError):  # another profile's file is looked through when that profile is used
+        with suppress(HermesError):  # an invalid file of another profile is reported there
             if home.path != app.home.path and (setting.key, token) in {
                 (given.key, str(given.value)) for given in read_entries(home.config_file)
             }:
@@ -89,7 +88,7 @@ def _report(dialog: TerminalDialog, checked: CheckedToken) -> None:
 
 
 def _hide(line: str, tokens: list[str]) -> str:
-    """Return a line without the tokens: an address that cannot be asked may hold one."""
+    """Return a line without the tokens, since a URL in it may contain one."""
     for token in tokens:
         line = line.replace(token, "(hidden)")
     return line

@@ -1,7 +1,7 @@
-"""Bold, italic, code and links within one line of Markdown, as runs of text that have a style.
+"""Inline Markdown (bold, italic, code, links) as runs of styled text.
 
-Made by hand, since a reply comes a few letters at a time: `settled` says how much of a line cannot change any more,
-which no parser of whole documents does, and a piece costs microseconds.
+Written by hand because a reply is streamed: `settled` tells how much of a line is final, which parsers of whole
+documents cannot do, and a piece costs microseconds.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Run: TypeAlias = tuple[str, str]
-"""Text and its style: codes of a terminal between semicolons, "" for plain."""
+"""A text and its style: terminal codes joined by semicolons, "" for plain."""
 
 BOLD, DIM, ITALIC, UNDERLINE, STRUCK, CODE = "1", "2", "3", "4", "9", "36"
-LONGEST = 2000
-"""Characters of a line that are looked through at once; more than that stays as it was written."""
+MAX_LINE_CHARS = 2000
+"""Longer lines are shown as written."""
 
-MARKED = r"""(?x)
+MARKED_SPAN = r"""(?x)
       \\(?P<escaped>[!-/:-@\[-`{-~])
     | (?:(?<!`)|(?<=\\`))(?P<ticks>`++)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)
     | !?\[(?P<label>[^\[\]]*)\]\(\s*<?(?P<target>(?:[^\s()<>]|\([^\s()<>]*\))*)>?(?:\s+"[^"]*")?\s*\)
@@ -29,10 +29,10 @@ MARKED = r"""(?x)
     | (?<!\w)_(?=[^\s_])(?P<italic_>.+?)(?<=\S)_(?!\w)
     | ~~(?=\S)(?P<struck>.+?)(?<=\S)~~
     """
-"""What is marked. A run of ticks counts as a whole, so that a row of them is not tried in every way there is. Patterns
-are texts, which `re` compiles when the first reply comes: not at every start."""
-OPENING = r"[`\\]|\*(?!\s)|(?<!\w)_(?!\s)|~(?=~|$)|<(?=[hm]|$)|\[(?![^\]]*\][^(])|!$"
-"""What may begin one of them, as far as the line has come."""
+"""Matches each marked span. A run of backticks matches as a whole, which avoids quadratic backtracking. Kept as a
+string: `re` compiles it with the first reply instead of at every start."""
+SPAN_START = r"[`\\]|\*(?!\s)|(?<!\w)_(?!\s)|~(?=~|$)|<(?=[hm]|$)|\[(?![^\]]*\][^(])|!$"
+"""Matches the possible start of a marked span at the end of an unfinished line."""
 STYLES = {
     "both": f"{BOLD};{ITALIC}",
     "bold": BOLD,
@@ -44,22 +44,22 @@ STYLES = {
 
 
 def parse(text: str, style: str = "") -> list[Run]:
-    """The runs of a line. What is no Markdown stays as it is, its signs too."""
-    if len(text) > LONGEST:
+    """Return a line as styled runs. Text that is not Markdown is unchanged."""
+    if len(text) > MAX_LINE_CHARS:
         return [(text, style)]
     runs: list[Run] = []
     place = 0
-    for found in re.finditer(MARKED, text):
+    for found in re.finditer(MARKED_SPAN, text):
         runs += [(text[place : found.start()], style), *_runs_of(found, style)]
         place = found.end()
     return [run for run in (*runs, (text[place:], style)) if run[0]]
 
 
 def settled(text: str) -> int:
-    """How many characters of a line that still grows have their final form; the rest may become part of something."""
+    """Return how many leading characters of a growing line are final."""
     sure = 0
     for start, end in _between_marked(text):
-        opening = re.compile(OPENING).search(text, start, end)
+        opening = re.compile(SPAN_START).search(text, start, end)
         stop = opening.start() if opening else end
         for place in range(stop, start, -1):
             if text[place - 1] == " " or not (text[place - 1].isascii() or text[place : place + 1].isascii()):
@@ -72,7 +72,7 @@ def settled(text: str) -> int:
 
 def _between_marked(text: str) -> Iterator[tuple[int, int]]:
     place = 0
-    for found in re.finditer(MARKED, text):
+    for found in re.finditer(MARKED_SPAN, text):
         yield place, found.start()
         place = found.end()
     yield place, len(text)
@@ -95,7 +95,7 @@ def _runs_of(found: re.Match[str], style: str) -> list[Run]:
 
 
 def _link(label: str, target: str, style: str) -> list[Run]:
-    """Where a link leads is always to be seen."""
+    """Return a link as runs; its target is always visible."""
     if label in ("", target) or not target:
         return [(target or label, _with(style, UNDERLINE))]
     return [*parse(label, _with(style, UNDERLINE)), (f" ({target})", _with(style, DIM))]

@@ -8,12 +8,12 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-CHUNK = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[str]:
-    """The lines of a file descriptor without their ends. Bytes that are no UTF-8 become U+FFFD: one of them must not
-    end a conversation. Cancelling it does not wait for the other side."""
+    """Yield the lines of a file descriptor without line ends. Invalid UTF-8 becomes U+FFFD, so that it does not end a
+    conversation. Can be cancelled without waiting for input."""
     left = b""
     while chunk := await _read_chunk(descriptor):
         *lines, left = (left + chunk).split(b"\n")
@@ -24,9 +24,9 @@ async def read_lines(descriptor: int) -> AsyncIterator[str]:
 
 
 async def _read_chunk(descriptor: int) -> bytes:
-    """What comes next; b"" at the end.
+    """Return the next bytes; b"" at the end.
 
-    The thread that reads is left behind when we are cancelled: an executor would wait for it, and so would Ctrl-C.
+    On cancellation the reading thread is abandoned: an executor would wait for it, and so would Ctrl-C.
     """
     loop = asyncio.get_running_loop()
     came: asyncio.Future[bytes] = loop.create_future()
@@ -37,9 +37,9 @@ async def _read_chunk(descriptor: int) -> bytes:
 
     def read() -> None:
         chunk = b""
-        with suppress(OSError):  # a terminal that went away: nothing more can come
-            chunk = os.read(descriptor, CHUNK)
-        with suppress(RuntimeError):  # the loop is over: nobody waits any more
+        with suppress(OSError):  # the terminal was closed
+            chunk = os.read(descriptor, CHUNK_BYTES)
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(deliver, chunk)
 
     threading.Thread(target=read, name="hermes-input", daemon=True).start()

@@ -1,7 +1,7 @@
-"""A prompt that stays while replies come: history, completion, several lines, a status line below.
+"""A live prompt that stays below streamed replies: history, completion, multi-line input, and a status line.
 
-Finished rows are printed above it. The row that still grows, a sign of waiting and what was typed ahead are part of the
-prompt itself, so that they are drawn over and nothing is left of them.
+Finished rows are printed above it. The growing row, the waiting sign and queued messages are part of the prompt, so
+that a redraw removes them.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 T = TypeVar("T")
-QUIET_AT_FIRST, QUIET_MIDWAY = 0.5, 3.0
-"""Seconds without a sign after which one is given: before a row begins, and in the middle of one."""
-TICK = 0.2
-GATHER = 0.1
-"""Seconds that finished rows wait for others, to be printed above the prompt together, which is drawn anew then."""
-REDRAW = 0.05
-"""Seconds between two drawings, at least: nobody reads faster, and a model may be."""
-BELOW = 6
-"""Rows of the window that stay free for the prompt and what is below it."""
+QUIET_START_SECONDS, QUIET_MIDWAY_SECONDS = 0.5, 3.0
+"""Delay before the waiting sign is shown: before a row begins, and in the middle of one."""
+TICK_SECONDS = 0.2
+GATHER_SECONDS = 0.1
+"""Finished rows are collected for this long and printed together, since each print redraws the prompt."""
+REDRAW_SECONDS = 0.05
+"""Least interval between redraws: nobody reads faster, but a model may write faster."""
+MIN_FREE_ROWS = 6
+"""Rows reserved for the prompt and what is below it."""
 
 
 class LivePrompt:
-    """A front on prompt_toolkit."""
+    """A front end on prompt_toolkit."""
 
     redraws = True
 
@@ -86,7 +86,7 @@ class LivePrompt:
     def refresh(self) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         if self._printing is not None and not self._printing.done():
-            return  # the prompt is drawn anew with it
+            return  # printing redraws the prompt
         if self._terminal.screen.has_finished:
             self._printing = asyncio.create_task(self._print_soon())
         else:
@@ -119,11 +119,11 @@ class LivePrompt:
             self._prompt.app.exit(result="")
 
     async def _print_soon(self) -> None:
-        await asyncio.sleep(GATHER)
+        await asyncio.sleep(GATHER_SECONDS)
         await self._print()
 
     async def _print(self) -> None:
-        """Move the finished rows from the prompt to above it, in one step."""
+        """Print the finished rows above the prompt in one step."""
         from prompt_toolkit.application import run_in_terminal
 
         def write() -> None:
@@ -142,9 +142,9 @@ class LivePrompt:
             IS_PRINTING.reset(token)
 
     async def _tick(self) -> None:
-        """Redraw while something is awaited: the sign of waiting counts seconds."""
+        """Redraw while work is in progress, so that the waiting sign counts seconds."""
         while True:
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK_SECONDS)
             if self._terminal.doing:
                 self._session.app.invalidate()
 
@@ -165,7 +165,7 @@ class LivePrompt:
             self._message,
             history=open_history(history, self._pastes, self._is_kept),
             completer=make_completer(self._terminal.conversation),
-            # Only then: room for the menu is kept free below the prompt while it may open.
+            # only for commands: rows for the menu are reserved below the prompt while it may open
             complete_while_typing=Condition(lambda: prompt.default_buffer.text.startswith("/")),
             key_bindings=self._keys(),
             prompt_continuation=INDENT,
@@ -178,13 +178,13 @@ class LivePrompt:
             color_depth=None if self._terminal.screen.colored else ColorDepth.DEPTH_1_BIT,
         )
         _add_row_below(prompt, self._status)
-        prompt.app.min_redraw_interval = REDRAW
+        prompt.app.min_redraw_interval = REDRAW_SECONDS
         self._printed.heed_width(prompt.app)
-        prompt.default_buffer.on_text_changed += self._calm
+        prompt.default_buffer.on_text_changed += self._reset_leaving
         return prompt
 
     def _is_kept(self) -> bool:
-        """Not what is typed incognito, or while a command may be about to make it so."""
+        """Return False for incognito input, and while a queued command may turn incognito on."""
         ahead = (self._terminal.doing, *(typed.shown for typed in self._terminal.waiting))
         return not self._terminal.conversation.is_incognito and not any(text.startswith("/memory") for text in ahead)
 
@@ -236,13 +236,13 @@ class LivePrompt:
         return keys
 
     def _put_back(self, buffer: Buffer) -> None:
-        """What was typed ahead stands in the prompt again, before what is being typed."""
+        """Put queued messages back into the prompt, before the current input."""
         if ahead := [typed.shown for typed in self._terminal.take_back()]:
             buffer.text = "\n\n".join([*ahead, *([buffer.text] if buffer.text else [])])
             buffer.cursor_position = len(buffer.text)
 
     async def _edit(self, buffer: Buffer) -> None:
-        """Let the person's editor have what is typed; what it leaves stands in the prompt."""
+        """Open the current input in the user's editor, and put the result into the prompt."""
         try:
             edited = await self.lend(partial(edit_text, self._pastes.expand(buffer.text)))
         except UsageError as error:
@@ -253,11 +253,11 @@ class LivePrompt:
             buffer.text = self._pastes.shorten(edited.rstrip())
             buffer.cursor_position = len(buffer.text)
 
-    def _calm(self, _: Buffer) -> None:
+    def _reset_leaving(self, _: Buffer) -> None:
         self._asks_again = False
 
     def _message(self) -> ANSI:
-        """What stands before the cursor, made once for each drawing: it is asked for ten times."""
+        """Return the text before the cursor. Cached per redraw, since prompt_toolkit asks ten times for it."""
         drawing = self._session.app.render_counter
         if self._drawn is None or self._drawn[0] != drawing:
             self._drawn = drawing, self._make_message()
@@ -267,7 +267,7 @@ class LivePrompt:
         from prompt_toolkit.formatted_text import ANSI
 
         screen, waiting = self._terminal.screen, self._terminal.waiting
-        rows = screen.rows()[-max(1, self._session.output.get_size().rows - BELOW) :]
+        rows = screen.rows()[-max(1, self._session.output.get_size().rows - MIN_FREE_ROWS) :]
         if sign := self._waiting_sign():
             rows.append(sign)
         rows += [screen.dim(head(f"next: {printable(typed.shown)}", self.columns)) for typed in waiting]
@@ -278,7 +278,7 @@ class LivePrompt:
     def _waiting_sign(self) -> str:
         doing, screen = self._terminal.doing, self._terminal.screen
         quiet = asyncio.get_running_loop().time() - self._heard_at
-        if not doing or quiet < (QUIET_MIDWAY if screen.is_growing else QUIET_AT_FIRST):
+        if not doing or quiet < (QUIET_MIDWAY_SECONDS if screen.is_growing else QUIET_START_SECONDS):
             return ""
         return screen.dim(f"{head(printable(doing), self.columns - 30)} … {quiet:.0f} s, Ctrl-C stops it")
 
@@ -289,7 +289,7 @@ class LivePrompt:
 
 
 def _add_row_below(prompt: PromptSession[str], text: Callable[[], str]) -> None:
-    """A row right below the prompt; a toolbar of the session would stand at the bottom of the window."""
+    """Add a row right below the prompt; prompt_toolkit's toolbar would be at the bottom of the window."""
     from prompt_toolkit.layout import FormattedTextControl, HSplit, Window
 
     assert isinstance(prompt.layout.container, HSplit), "that is how a session is laid out"

@@ -1,4 +1,4 @@
-"""The terminal below a prompt that stays: its keys and its output."""
+"""Input and output of the terminal for the live prompt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
 IS_PRINTING: ContextVar[bool] = ContextVar("is_printing", default=False)
-"""Whether the terminal is taken from the prompt only to print rows above it."""
+"""True while the prompt is suspended only to print rows above it."""
 
 
 def make_input() -> Input:
-    """The keys. Printing rows leaves them as they are: a terminal that takes whole lines, if only for a moment, shows
-    what is typed in that moment a second time and swallows Ctrl-D."""
+    """Return the keyboard input. The terminal mode stays raw while rows are printed: cooked mode, even for a moment,
+    would echo typed keys twice and swallow Ctrl-D."""
     from prompt_toolkit.input import create_input
 
     keys = create_input()
@@ -30,8 +30,8 @@ def make_input() -> Input:
 
 
 def make_output() -> Output:
-    """The terminal. It is not asked where the cursor is: then the prompt takes the rows that it needs and no more, and
-    a window that is resized has little to draw anew."""
+    """Return the terminal output. The cursor position is never queried: the prompt then takes only the rows it needs,
+    and resizing redraws little."""
     from prompt_toolkit.output import create_output
     from prompt_toolkit.output.vt100 import Vt100_Output
 

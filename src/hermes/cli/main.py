@@ -1,4 +1,4 @@
-"""The root command, and the boundary where every error becomes one line and an exit code."""
+"""The root command, and the boundary that turns every error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hermes.cli.output import note, print_error, say
 from hermes.cli.own_name import TYPED, read_command_line
 from hermes.errors import HermesError
 
-INTERRUPTED = 130
-UNEXPECTED = 70
+INTERRUPTED_EXIT_CODE = 130
+DEFECT_EXIT_CODE = 70
 
 COMMANDS: dict[str, str] = {
     "chat": "chat:chat",
@@ -40,28 +40,28 @@ COMMANDS: dict[str, str] = {
     "help": "main:print_help",
     "version": "main:print_version",
 }
-"""Each command's module of this room, and what it holds: a function, a group of commands, or what makes such a group
-of the word that follows, called `build`."""
+"""Each command's module in this package and its attribute: a function, a command group, or `build`, a factory for a
+group that takes the next word."""
 
-MEANT = {
-    "status": "`hermes doctor` tells how all of it is, `hermes memory status` and `hermes gateway status` one part",
-    "search": "`hermes memory search WORDS` searches what memory holds, `hermes sessions search WORDS` what was said",
+SUGGESTIONS = {
+    "status": "`hermes doctor` checks everything, `hermes memory status` and `hermes gateway status` one part",
+    "search": "`hermes memory search WORDS` searches memory, `hermes sessions search WORDS` all messages",
     "remember": "`/remember TEXT` in `hermes chat` does it",
     "forget": "`hermes memory forget WORDS` does it",
     "serve": "`hermes gateway run` serves the API and chats, `hermes memory serve` the memory",
     "login": "`hermes honcho login` signs in to Honcho",
 }
-"""Words that people type as commands, and the commands that do it."""
+"""Unknown words that people type as commands, and the right commands for them."""
 
 
 def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer:
-    """The command line with these commands: a command that is not asked for is not imported. `following` is the word
-    behind the one that is."""
+    """Build the command line with these commands only; other command modules are not imported. `following` is the word
+    after the command."""
     app = typer.Typer(
         name="hermes",
         help="An agent host with durable long-term memory.",
         no_args_is_help=True,
-        # rich draws tables alone: start-up is part of the product, and importing rich takes long.
+        # importing rich is slow, so help texts do without it
         rich_markup_mode=None,
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -80,13 +80,13 @@ def build_app(names: Iterable[str], following: str | None = None) -> typer.Typer
 
 
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
-    """The one command that is asked for, or all of them for a help text or a word that is no command."""
+    """Return the requested command, or all commands for help and unknown words."""
     _, word, _ = read_command_line(arguments)
     return [word] if word in COMMANDS else COMMANDS
 
 
 def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """The commands of the chosen memory provider, where they are asked for by name or everything is listed."""
+    """Add the chosen memory provider's commands, if they are requested by name or all commands are listed."""
     profile, word, _ = read_command_line(arguments)
     if word in COMMANDS or (word is None and arguments and not {"-h", "--help"} & set(arguments)):
         return
@@ -95,19 +95,19 @@ def _add_provider(app: typer.Typer, arguments: Sequence[str]) -> None:
         if (group := groups.provider_group(word, profile)) is not None:
             app.add_typer(group, name=word)
         return
-    with suppress(HermesError):  # the list of commands is for those whose settings are broken too
+    with suppress(HermesError):  # the list must work with broken settings
         if (chosen := groups.chosen_group(profile)) is not None:
             app.add_typer(chosen[1], name=chosen[0])
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a help text, without its full stop."""
+    """Return the first sentence of a help text, without the full stop."""
     first = " ".join(text.split("\n\n")[0].split())
     return first.partition(". ")[0].rstrip(".")
 
 
 def show_whole(command: Any) -> None:
-    """Have lists of commands wrap what they say of each, where Typer would cut it off. Takes a command of Typer's."""
+    """Show whole first sentences in command lists, which Typer would cut. Takes a Typer command."""
     for child in getattr(command, "commands", {}).values():
         child.short_help = f"{first_sentence(child.help or '')}."
         show_whole(child)
@@ -122,7 +122,7 @@ def _print_version(wanted: bool) -> None:
 def print_help(
     words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]", help="A command, such as `chat`.")] = None,
 ) -> None:
-    """Show all commands, or what a COMMAND takes."""
+    """Show all commands, or the help of one COMMAND."""
     raise AssertionError(f"`run` shows the help of {words}")
 
 
@@ -152,40 +152,40 @@ def root(
 
 def _print_usage_error(error: typer.TyperException, arguments: Sequence[str]) -> None:
     message = error.format_message()
-    if message.startswith("Usage:"):  # a group without a command: its help
+    if message.startswith("Usage:"):  # the help of a group without a command
         note(message)
         return
     context = getattr(error, "ctx", None)
-    needed = list(_needed(arguments))  # an option without its value does not know its command
+    needed = list(_needed(arguments))  # the error for a missing option value has no command
     path = context.command_path if context is not None else " ".join(["hermes", *needed[: len(needed) == 1]])
-    hint = f"`{path} --help` shows what there is"
+    hint = f"`{path} --help` shows the options"
     _, word, _ = read_command_line(arguments)
-    if word in MEANT and message == f"No such command '{word}'.":
-        hint = f"{MEANT[word]}; {hint}"
+    if word in SUGGESTIONS and message == f"No such command '{word}'.":
+        hint = f"{SUGGESTIONS[word]}; {hint}"
     note(f"hermes: {HermesError(message, hint=hint).line()}")
 
 
 def _open_missing_streams() -> None:
-    """A stream that was closed (`>&-`) leads nowhere from now on; else the next file to be opened took its number."""
+    """Open /dev/null in place of closed streams (`>&-`); otherwise the next opened file would take their number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until we end
 
 
 def _forget_output() -> None:
-    """Nobody can read our output any more; keep Python from complaining about it once more at exit."""
+    """Send further output to /dev/null, so that Python does not report the broken pipe again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_any_text() -> None:
-    """A terminal that cannot show a character shows a mark in its place, rather than ending the command."""
+    """Print a replacement for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line. No traceback reaches a person, unless HERMES_DEBUG asks for it."""
+    """Run one command line and return its exit code. Shows no traceback unless HERMES_DEBUG is set."""
     lost_output = sys.stdout is None
     _open_missing_streams()
     _tolerate_any_text()
@@ -210,7 +210,7 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         note("hermes: interrupted")
-        return INTERRUPTED
+        return INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
         _forget_output()
         return 1
@@ -224,4 +224,4 @@ def run(arguments: list[str]) -> int:
 
             traceback.print_exc()
         note(f"hermes: this is a defect: {type(error).__name__}: {error}. HERMES_DEBUG=1 shows where")
-        return UNEXPECTED
+        return DEFECT_EXIT_CODE

@@ -1,9 +1,9 @@
-"""A reply in Markdown as rows, while it comes.
+"""Streaming Markdown: turn a growing reply into terminal rows.
 
     text ── lines ── code │ table │ LineRows (prefix, inline) ── rows
 
-A row that is full, or whose line has ended, is finished and never changes. What still grows is one line, or the first
-rows of a table, whose columns are not known yet.
+A row is final once it is full or its line has ended. Only the last line may still change, or the first rows of a table
+whose column widths are not known yet.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermes.cli.inline import DIM, LONGEST
+from hermes.cli.inline import DIM, MAX_LINE_CHARS
 from hermes.cli.markdown_code import MarkdownCode
 from hermes.cli.markdown_line import LineRows
 from hermes.cli.markdown_table import MarkdownTable, alignments, is_row
@@ -21,11 +21,12 @@ RULE_COLUMNS = 40
 FENCE = r"( *)(`{3,}|~{3,})([^`]*)$"
 RULE = r" {0,3}([-*_])(?: *\1){2,} *$"
 UNDECIDED = r"[> ]*(?:#{0,6} *|\d{1,9}[.)]? *|[-+*_ ]*|`{1,2}|~{1,2}|(?:`{3}|~{3}|\|).*)$"
-"""A beginning of a line that may still become anything."""
+"""The start of a line whose kind is not decided yet."""
 
 
 class Markdown:
-    """Makes rows of a reply. `colored` paints; without it signs stay as written, and only the shape is made."""
+    """Renders a reply as rows. With `colored` Markdown is styled; without it the markup stays and only the layout is
+    applied."""
 
     def __init__(self, columns: Callable[[], int], *, colored: bool) -> None:
         self._columns = columns
@@ -38,20 +39,20 @@ class Markdown:
 
     @property
     def is_growing(self) -> bool:
-        """Whether something has begun that has not ended."""
+        """True while a line, table or header is unfinished."""
         return bool(self._line.strip() or self._header or self._table)
 
     def feed(self, text: str) -> list[str]:
-        """Take the next piece; the rows that are finished by it."""
+        """Add text; return the rows that became final."""
         *lines, rest = (self._line + text).split("\n")
         finished: list[str] = []
         for line in lines:
             finished += self._end_line(line)
         self._line = rest
-        return finished + self._go_on()
+        return finished + self._grow_line()
 
     def end(self) -> list[str]:
-        """The text is over: the rows that were still growing. The next piece begins a new text."""
+        """End the text and return the remaining rows. The next piece starts a new text."""
         line, self._line = self._line, ""
         finished = self._end_line(line) if line.strip() or self._rows is not None else []
         finished += [*self._end_table(), *self._end_header()]
@@ -59,7 +60,7 @@ class Markdown:
         return finished
 
     def growing(self) -> list[str]:
-        """What is to be seen of all that has not ended yet."""
+        """Return the rows of the unfinished part, as they look now."""
         columns = self._columns()
         rows = self._table.rows(columns) if self._table is not None else []
         if self._header:
@@ -70,16 +71,16 @@ class Markdown:
             rows.append(self._line if self._code is None else self._code.growing(self._line))
         return rows
 
-    def _go_on(self) -> list[str]:
-        """Finish what can be of the line that grows."""
-        if self._code or self._header or self._table or (self._rows is None and self._may_become_anything()):
+    def _grow_line(self) -> list[str]:
+        """Return the rows of the growing line that are final."""
+        if self._code or self._header or self._table or (self._rows is None and self._is_undecided()):
             return []
         if self._rows is None:
             self._rows = self._rows_of("")
         return self._rows.grow(self._line)
 
-    def _may_become_anything(self) -> bool:
-        return len(self._line) <= LONGEST and re.match(UNDECIDED, self._line) is not None
+    def _is_undecided(self) -> bool:
+        return len(self._line) <= MAX_LINE_CHARS and re.match(UNDECIDED, self._line) is not None
 
     def _end_line(self, line: str) -> list[str]:
         if self._code is not None:
@@ -95,10 +96,10 @@ class Markdown:
         return [*self._end_table(), *self._end_header(), *self._begin_block(line)]
 
     def _begin_block(self, line: str) -> list[str]:
-        """A line that nothing before it explains."""
+        """Start a new block with `line`."""
         if not line.strip():
             return [""]
-        if len(line) > LONGEST:
+        if len(line) > MAX_LINE_CHARS:
             return self._rows_of(line).end()
         if fence := re.match(FENCE, line):
             self._code = MarkdownCode(fence, colored=self._colored)
@@ -121,7 +122,7 @@ class Markdown:
         return table.end(self._columns()) if table is not None else []
 
     def _end_header(self) -> list[str]:
-        """What looked like the header of a table is a line like any other."""
+        """Render a presumed table header as an ordinary line."""
         header, self._header = self._header, ""
         return self._rows_of(header).end() if header else []
 

@@ -1,17 +1,17 @@
-"""A block of code within Markdown, as rows while it comes."""
+"""A Markdown code block as rows, while it is streamed."""
 
 from __future__ import annotations
 
 import re
 
-from hermes.cli.code_colors import LONGEST_ROW, colors_for
+from hermes.cli.code_colors import MAX_ROW_CHARS, colors_for
 from hermes.cli.inline import CODE, DIM
 from hermes.cli.styled import paint
 
 
 class MarkdownCode:
-    """Grows by a line at a time. Rows stay as they were written, but for the indent of the fence: they can be
-    copied. In a language that is known they have its colours."""
+    """Renders a code block line by line. Rows keep their text, without the fence's indent, so that they can be copied.
+    Known languages are highlighted."""
 
     def __init__(self, fence: re.Match[str], *, colored: bool) -> None:
         self._indent, self._mark = fence[1], fence[2]
@@ -21,7 +21,7 @@ class MarkdownCode:
         self.is_over = False
 
     def add(self, line: str) -> str:
-        """The row of one more line; a fence ends the block."""
+        """Return the row for `line`; a closing fence ends the block."""
         if line.strip().startswith(self._mark) and not line.strip().strip(self._mark[0]):
             self.is_over = True
             return self._fence_row(line)
@@ -30,10 +30,10 @@ class MarkdownCode:
         return paint(runs) if row.strip() else ""
 
     def growing(self, line: str) -> str:
-        """What is to be seen of a line that has not ended; of an endless one its end."""
+        """Return the row for an unfinished line; of an overlong one, its end."""
         row = line.removeprefix(self._indent)
-        if len(row) > LONGEST_ROW:
-            return paint([("…", DIM if self._colored else ""), (row[-LONGEST_ROW:], self._style)])
+        if len(row) > MAX_ROW_CHARS:
+            return paint([("…", DIM if self._colored else ""), (row[-MAX_ROW_CHARS:], self._style)])
         return paint([(row, self._style)] if self._colors is None else self._colors.growing(row))
 
     @property

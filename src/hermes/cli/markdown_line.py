@@ -1,4 +1,4 @@
-"""One line of Markdown as rows, while it comes: a heading, an item of a list, a quote or plain words."""
+"""One Markdown line as rows, while it is streamed: a heading, list item, quote or paragraph."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hermes.cli.inline import BOLD, DIM, UNDERLINE, Run, parse, settled
 from hermes.cli.rows import columns_of, spans
 from hermes.cli.styled import cut, fold_runs, paint, text_of, trimmed
 
-HELD = 400
-"""Characters of a line that wait for the end of something, such as bold, that may have begun."""
-NARROWEST = 16
-DEEPEST = 20
-"""Quotes within quotes that are shown as such."""
+MAX_HELD_CHARS = 400
+"""Characters held back while a marked span, such as bold, may be open."""
+MIN_COLUMNS = 16
+MAX_QUOTE_DEPTH = 20
+"""Deeper quotes are not rendered as quotes."""
 HEADING = r" {0,3}(#{1,6}) +(?=\S)"
 QUOTE = r" {0,3}> ?"
 ITEM = r"( *)([-+*]|\d{1,9}[.)]) +(?=\S)"
 
 
 class LineRows:
-    """Takes a line as it grows; every row begins with what belongs before it, such as an indent."""
+    """Renders a growing line. Each row starts with the line's prefix, such as an indent."""
 
     def __init__(self, line: str, columns: Callable[[], int], *, colored: bool) -> None:
         self._columns = columns
@@ -33,23 +33,23 @@ class LineRows:
         self._runs: list[Run] = []
 
     def grow(self, line: str) -> list[str]:
-        """The line as far as it has come; the rows that are full."""
+        """Take the line as it is now; return the rows that became full."""
         self._line = line
         if self._first is None:
             self._begin()
         rest = self._line[self._read :]
         sure = settled(rest) if self._colored else len(rest.rstrip(" "))
-        if not sure and len(rest) > HELD:
-            sure = rest.rfind(" ", 0, HELD) + 1 or len(rest)
+        if not sure and len(rest) > MAX_HELD_CHARS:
+            sure = rest.rfind(" ", 0, MAX_HELD_CHARS) + 1 or len(rest)
         self._take(rest[:sure])
         return self._full()
 
     def growing(self) -> list[str]:
-        """What is to be seen of the rows that are not full."""
+        """Return the rows that are not full yet."""
         return self._painted([*self._runs, *self._inline(self._line[self._read :])])
 
     def end(self) -> list[str]:
-        """The last rows: nothing is added to the line."""
+        """End the line and return its last rows."""
         if self._first is None:
             self._begin()
         self._take(self._line[self._read :])
@@ -66,7 +66,7 @@ class LineRows:
         return parse(text, self._style) if self._colored else [(text, "")] if text else []
 
     def _full(self) -> list[str]:
-        """Every row but the last, which may still take a word."""
+        """Return all rows but the last, which may still take a word."""
         *full, (self._first, self._runs) = self._laid_out(self._runs)
         return [paint([*before, *row]) for before, row in full]
 
@@ -74,7 +74,7 @@ class LineRows:
         return [paint([*before, *row]) for before, row in self._laid_out(trimmed(runs))]
 
     def _laid_out(self, runs: Sequence[Run]) -> list[tuple[list[Run], list[Run]]]:
-        """What belongs before each row, and the row."""
+        """Return each row with its prefix."""
         first = self._first or []
         found = spans(text_of(runs), self._room(first))
         rows = [(first, cut(runs, *found[0]))]
@@ -84,16 +84,16 @@ class LineRows:
         return rows
 
     def _room(self, prefix: Sequence[Run]) -> int:
-        return max(NARROWEST, self._columns() - columns_of(text_of(prefix)))
+        return max(MIN_COLUMNS, self._columns() - columns_of(text_of(prefix)))
 
 
 def _prefixes(line: str, colored: bool, depth: int = 0) -> tuple[list[Run], list[Run], str, int]:
-    """What stands before the first row and before the others, the style of the words, and where they begin."""
+    """Return the prefix of the first row, the prefix of further rows, the text style, and the length of the markup."""
     if heading := re.match(HEADING, line):
         if not colored:
             return [(f"{heading[1]} ", "")], [], "", heading.end()
         return [], [], f"{BOLD};{UNDERLINE}" if len(heading[1]) == 1 else BOLD, heading.end()
-    if depth < DEEPEST and (quote := re.match(QUOTE, line)):
+    if depth < MAX_QUOTE_DEPTH and (quote := re.match(QUOTE, line)):
         bar: Run = ("│ ", DIM) if colored else ("> ", "")
         first, after, style, read = _prefixes(line[quote.end() :], colored, depth + 1)
         return [bar, *first], [bar, *after], style, quote.end() + read

@@ -1,4 +1,4 @@
-"""A table of Markdown as rows that fit: aligned while that is possible, else each row as a list of its cells."""
+"""A Markdown table as rows that fit the terminal: aligned if possible, otherwise each row as a list of its cells."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from hermes.cli.styled import cut, paint, text_of, trimmed
 
 Alignment = Literal["left", "right", "center"]
 GAP = "  "
-LEAST = 6
-"""Columns that every column keeps; where there is no room for that, the table becomes a list."""
-HELD_ROWS = 8
-"""Rows that wait for wider ones. After them the widths stay, and rows are finished as they come."""
+MIN_CELL_COLUMNS = 6
+"""Least width of a table column; if that does not fit, the table becomes a list."""
+MAX_HELD_ROWS = 8
+"""Rows held back to find the column widths. Later rows use these widths and are final at once."""
 DELIMITER = r":?-+:?"
 CELL_END = r"(?<!\\)\|"
 
 
 def is_row(line: str) -> bool:
-    """Whether a line may be part of a table."""
+    """Return True if a line may be part of a table."""
     return line.lstrip(" ").startswith("|")
 
 
 def alignments(line: str, header: str) -> list[Alignment]:
-    """What the line below a header says of each column; none when it is no such line."""
+    """Return the column alignments from the delimiter line below a header; empty if it is not one."""
     marks = _cells(line)
     if (
         not is_row(line)
@@ -51,7 +51,7 @@ def _cells(line: str) -> list[str]:
 
 
 class MarkdownTable:
-    """Grows by a line at a time."""
+    """Renders a table line by line."""
 
     def __init__(self, header: str, aligned: Sequence[Alignment], *, colored: bool) -> None:
         self._colored = colored
@@ -62,14 +62,14 @@ class MarkdownTable:
         self._is_begun = False
 
     def add(self, line: str, columns: int) -> list[str]:
-        """One more row; the rows that are finished by it."""
+        """Add a row; return the rows that became final."""
         self._held.append(self._parse(line))
-        if self._is_begun or len(self._held) > HELD_ROWS:
+        if self._is_begun or len(self._held) > MAX_HELD_ROWS:
             return self.end(columns)
         return []
 
     def rows(self, columns: int) -> list[str]:
-        """What is not finished yet."""
+        """Return the rows that are not final yet."""
         if self._is_begun and not self._held:
             return []
         widths = self._widths if self._is_begun else self._fit(columns)
@@ -83,7 +83,7 @@ class MarkdownTable:
         return rows
 
     def end(self, columns: int) -> list[str]:
-        """Finish what is there: from here on the widths stay."""
+        """Return the held rows as final, and fix the column widths."""
         finished = self.rows(columns)
         if not self._is_begun:
             self._widths, self._is_begun = self._fit(columns), True
@@ -96,15 +96,15 @@ class MarkdownTable:
         return [parse(cell, style) if self._colored else [(cell, "")] for cell in cells]
 
     def _fit(self, columns: int) -> list[int] | None:
-        """How wide each column is; None when they do not fit beside each other."""
+        """Return the column widths; None if the columns do not fit side by side."""
         rows = [self._header, *self._held]
         widths = [max(1, *(columns_of(text_of(row[place])) for row in rows)) for place in range(len(self._aligned))]
         room = columns - len(GAP) * (len(widths) - 1)
-        if sum(min(width, LEAST) for width in widths) > room:
+        if sum(min(width, MIN_CELL_COLUMNS) for width in widths) > room:
             return None
         while sum(widths) > room:  # the widest gives way, down to the next one
             widest = max(widths)
-            below = max([LEAST, *(width for width in widths if width < widest)])
+            below = max([MIN_CELL_COLUMNS, *(width for width in widths if width < widest)])
             giving = [place for place, width in enumerate(widths) if width == widest]
             share = max(1, min(widest - below, -(-(sum(widths) - room) // len(giving))))
             for place in giving:
@@ -132,7 +132,9 @@ class MarkdownTable:
         rows: list[str] = []
         for place, (name, cell) in enumerate(zip(self._header, cells, strict=True)):
             mark = "- " if place == 0 else GAP
-            for number, part in enumerate(_fold_cell([*name, (": ", ""), *cell], max(LEAST, columns - len(mark)))):
+            for number, part in enumerate(
+                _fold_cell([*name, (": ", ""), *cell], max(MIN_CELL_COLUMNS, columns - len(mark)))
+            ):
                 rows.append(paint([(mark if number == 0 else GAP, ""), *part]))
         return rows
 

@@ -51,9 +51,9 @@ COMMANDS = {
     "approve": "memory_clients:approve",
     "clients": "memory_clients:app",
 }
-"""The module of this room and what it holds: a function, or a group of commands."""
+"""Each command's module in this package and its attribute: a function or a command group."""
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""For `setup`: what follows a provider's name is the provider's."""
+"""For `setup`: options after a provider's name belong to the provider."""
 Data = Annotated[
     Path | None,
     typer.Option("--data", help="Folder of the memory (default: HERMES_MEMORY_DATA, or memory/ of the default home)."),
@@ -69,9 +69,9 @@ DatabaseUrl = Annotated[
 
 
 def build(asked: str | None) -> typer.Typer:
-    """The group with the command that is asked for, or with all of them: a server loads nothing of the others."""
+    """Build the group with the requested command, or with all. A server then imports none of the others."""
     app = typer.Typer(
-        help="The memory provider, what it has not been told yet, and the memory server.",
+        help="The memory provider, messages it has not received yet, and the memory server.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -99,11 +99,10 @@ def serve(
         typer.Option("--model-env", help="Ask the model that HERMES_MEMORY_MODEL_* name, if the folder names none."),
     ] = False,
 ) -> None:
-    """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET switch keys on; `hermes memory model` names a
-    model."""
+    """Serve the Honcho v3 API. AUTH_USE_AUTH and AUTH_JWT_SECRET turn keys on; `hermes memory model` names a model."""
     set_up_process()
     place = place_of(ctx, data)
-    serving = import_module("hermes.cli.memory_serving")  # loaded by name: only who serves needs a web server
+    serving = import_module("hermes.cli.memory_serving")  # imported late: only this command needs a web server
     env = load_shared_env(find_home(ctx))
     options = replace(serving.Options.from_env(env), show_code=_choose_code_screen())
     address = find_database(database, data, env)
@@ -111,7 +110,7 @@ def serve(
         raise UsageError("AUTH_USE_AUTH is on but AUTH_JWT_SECRET is empty", hint="Set it to a long random text")
     if not options.use_auth and not is_loopback(host):
         raise UsageError(
-            f"{host} can be reached from other machines, and no key is asked for",
+            f"{host} can be reached from other machines, and keys are off",
             hint="Set AUTH_USE_AUTH=true and AUTH_JWT_SECRET, or listen on 127.0.0.1",
         )
     listener = serving.listen(host, port, "choose another --port")
@@ -119,21 +118,21 @@ def serve(
         beside = "" if other is None else f"; programs on this machine use the one that process {other.pid} serves"
         where = f"data in {address or place.folder}"
         greeting = f"memory server on http://{host}:{listener.getsockname()[1]} · {where}{beside}"
-        terms = serving.Terms(
+        serving_options = serving.ServingOptions(
             place, listener, options, "serve", serving.key_for_programs(options),
             works=not no_worker, publishes=other is None and address is None, greet=lambda: note(greeting),
             model_from_env=model_env, database=address,
         )  # fmt: skip
-        serving.run(terms)
+        serving.run(serving_options)
 
 
 def _choose_code_screen() -> Callable[[str], None] | None:
-    """Return what shows one-time codes: a terminal, never a log."""
+    """Return the function that shows one-time codes: at a terminal only, never in a log."""
     return note if sys.stderr.isatty() else None
 
 
 def find_database(option: str | None, data: Path | None, env: Mapping[str, str]) -> DatabaseAddress | None:
-    """Return the PostgreSQL database that was chosen; None for a folder, which `--data` asks for."""
+    """Return the chosen PostgreSQL database; None for a folder (the default, or `--data`)."""
     if option is None and (data is not None or not env.get("HERMES_MEMORY_DATABASE")):
         return None
     from hermes.memory_server.db.address import find_address
@@ -159,7 +158,7 @@ def worker(
 
     place = place_of(ctx, data)
     folder = place.folder
-    serving = import_module("hermes.cli.memory_serving")  # by name: only who works needs it
+    serving = import_module("hermes.cli.memory_serving")  # imported late: only this command needs it
     finer, dreams = serving.choose_finer(place.home), serving.has_dreams(place.home)
     env = load_shared_env(find_home(ctx))
     secret, address = Options.from_env(env).webhook_secret, find_database(database, data, env)

@@ -1,7 +1,7 @@
 """The background memory server of a folder: `python -m hermes.cli.memory_background HOME FOLDER`.
 
-A program of its own, beside the command line: it answers sooner without what commands need. `hermes memory start`
-starts it, and so does everyone who needs memory.
+A separate program that loads none of the command line, so it starts faster. `hermes memory start` starts it, and so
+does any process that needs memory.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hermes.embedded.place import Place, try_lock
 from hermes.embedded.rendezvous import read_rendezvous
 from hermes.errors import HermesError, MemoryServerError
 
-PATIENCE = 30.0
-"""Seconds for a server that is ending to be gone."""
-TRY_FOR = 0.5
+START_LOCK_TIMEOUT_SECONDS = 30.0
+"""How long to wait for an ending server to release the folder."""
+LOCK_RETRY_SECONDS = 0.5
 
 
 def main(home: str, folder: str) -> int:
-    """Serve until nobody needs it any more; 0 also when another server is there already."""
+    """Serve until nobody needs the server. Returns 0 also if another server runs already."""
     os.umask(0o077)
     try:
         return serve(Place(Path(folder), Path(home)))
@@ -34,20 +34,22 @@ def main(home: str, folder: str) -> int:
 
 
 def serve(place: Place) -> int:
-    """Take the folder's seat as soon as it is free and serve, unless another server answers meanwhile."""
-    read_rendezvous(place.rendezvous)  # what is not ours is told before anything is begun
-    end = time.monotonic() + PATIENCE
+    """Lock the folder as soon as it is free and serve, unless another server answers meanwhile."""
+    read_rendezvous(place.rendezvous)  # raises early if the file belongs to another user
+    end = time.monotonic() + START_LOCK_TIMEOUT_SECONDS
     while time.monotonic() < end:
-        with try_lock(place.seat, TRY_FOR) as ours:
+        with try_lock(place.seat, LOCK_RETRY_SECONDS) as ours:
             if ours:
                 set_up_process()
-                # Loaded by name: only who has the seat needs a web server.
+                # imported late: only the process that holds the lock needs a web server
                 import_module("hermes.cli.memory_serving").serve_in_background(place)
                 return 0
         found = read_rendezvous(place.rendezvous)
         if found is not None and look(found)[0] == "ours":
             return 0
-    raise MemoryServerError(f"another process has held {place.seat}.lock for {PATIENCE:g} s and does not answer")
+    raise MemoryServerError(
+        f"another process has held {place.seat}.lock for {START_LOCK_TIMEOUT_SECONDS:g} s and does not answer"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""`hermes memory approve` and `hermes memory clients`: who may sign in to a memory server.
+"""`hermes memory approve` and `hermes memory clients`: which programs may sign in to a memory server.
 
-Both work on the memory folder or database itself, whether its server runs or not: who may read that is its owner.
+Both open the memory folder or database directly, whether or not its server runs: read access to it proves ownership.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the server is loaded by the command that needs it: its data
     from hermes.memory_server.db.database import Record, Tx
 
 T = TypeVar("T")
-MICROS = 1_000_000
+MICROS_PER_SECOND = 1_000_000
 app = typer.Typer(help="Programs that may sign in to the memory server.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -36,18 +36,19 @@ def approve(
     database: DatabaseUrl = None,
     json: AsJson = False,
 ) -> None:
-    """Print the one-time code that allows a request to sign in, for the page that shows the request."""
+    """Print the one-time code that approves a sign-in request. Enter it on the page that shows the request."""
     from hermes.memory_server.engine import sign_ins
 
     found, code = _run(ctx, (data, database), lambda tx, at: _approve(tx, request, at))
-    told = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
+    shown = {"request": sign_ins.label_of(found), "client": found.client, "address": found.address, "code": code}
     if json:
-        print_json({**told, "expires_at": found.expires_at / MICROS})
+        print_json({**shown, "expires_at": found.expires_at / MICROS_PER_SECOND})
         return
     where = "a device" if found.device_hash else "a browser"
     note(
         f"{printable(found.client)} asks to sign in through {where} at {printable(found.address)}, request "
-        f"{told['request']}, until {show_time(found.expires_at / MICROS)}. If you did not start this, do not use it."
+        f"{shown['request']}, until {show_time(found.expires_at / MICROS_PER_SECOND)}. "
+        "If you did not start this, do not use the code."
     )
     say(code)
 
@@ -63,7 +64,7 @@ def add(
     data: Data = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Let another program ask to sign in."""
+    """Register another program that may ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
     _run(ctx, (data, database), lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
@@ -72,7 +73,7 @@ def add(
 
 @app.command("list")
 def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
-    """Programs that may ask to sign in."""
+    """List the programs that may ask to sign in."""
     from hermes.memory_server.engine import oauth_clients
 
     clients = _run(ctx, (data, database), lambda tx, _: oauth_clients.list_clients(tx))
@@ -85,7 +86,7 @@ def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, j
 
 @app.command()
 def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseUrl = None) -> None:
-    """Forget a program that was added, and revoke what it was granted."""
+    """Remove a registered program and revoke its grants."""
     from hermes.memory_server.db.tables import grants
     from hermes.memory_server.engine import oauth_clients
     from hermes.memory_server.engine.grants import end_grants
@@ -99,7 +100,7 @@ def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseU
 
 @app.command("grants")
 def show_grants(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
-    """Programs that are signed in, and to what."""
+    """List the programs that are signed in, and what each may open."""
     from hermes.memory_server.engine.grants import list_grants
 
     found = _run(ctx, (data, database), lambda tx, _: list_grants(tx))
@@ -109,7 +110,10 @@ def show_grants(ctx: typer.Context, data: Data = None, database: DatabaseUrl = N
     if not found:
         note("no program is signed in")
         return
-    rows = [(row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS)) for row in found]
+    rows = [
+        (row.public_id, row.client, row.workspace, row.person, show_time(row.renewed_at / MICROS_PER_SECOND))
+        for row in found
+    ]
     print_table(("grant", "client", "workspace", "name", "last renewed"), rows)
 
 
@@ -120,7 +124,7 @@ def revoke(
     data: Data = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Sign a program out: its tokens open nothing from now on."""
+    """Sign a program out: its tokens stop working at once."""
     from hermes.memory_server.db.tables import grants
     from hermes.memory_server.engine.grants import end_grants
 
@@ -151,14 +155,14 @@ def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
 def _listed(waiting: Sequence[Record]) -> str:
     from hermes.memory_server.engine import sign_ins
 
-    told = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
-    return f": {', '.join(told)}" if told else ""
+    labels = [f"{sign_ins.label_of(one)} ({one.client} at {printable(one.address)})" for one in waiting[:10]]
+    return f": {', '.join(labels)}" if labels else ""
 
 
 def _grant(row: Record) -> dict[str, Any]:
-    told = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
-    times_of = {name: getattr(row, name) / MICROS for name in ("created_at", "renewed_at")}
-    return {"grant": row.public_id, **told, **times_of}
+    fields = {name: getattr(row, name) for name in ("client", "workspace", "person", "source")}
+    times_of = {name: getattr(row, name) / MICROS_PER_SECOND for name in ("created_at", "renewed_at")}
+    return {"grant": row.public_id, **fields, **times_of}
 
 
 def _count(ended: int) -> str:
@@ -166,7 +170,7 @@ def _count(ended: int) -> str:
 
 
 def _run(ctx: typer.Context, chosen: tuple[Path | None, str | None], run: Callable[[Tx, int], T]) -> T:
-    """Run in one transaction on the memory that `--data` or `--database` chose; refusals are told in one line."""
+    """Run a transaction on the memory that `--data` or `--database` names. Refusals become UsageError."""
     from hermes.memory_server import times
     from hermes.memory_server.db.schema import FILE, open_database, open_postgres
     from hermes.memory_server.faults import Fault

@@ -1,4 +1,4 @@
-"""`hermes memory migrate`: a memory moves between a folder and a PostgreSQL database."""
+"""`hermes memory migrate`: move a memory between a folder and a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ def migrate(
         str, typer.Argument(metavar="TO", help=f"Where nothing is yet: {PLACE_HELP[0].lower()}{PLACE_HELP[1:]}")
     ],
     undo: Annotated[
-        bool, typer.Option("--undo", help="Let FROM take writes again, and remove what TO got of an unfinished move.")
+        bool,
+        typer.Option("--undo", help="Let FROM take writes again, and remove from TO the rows of an unfinished move."),
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Move a whole memory from a folder to a PostgreSQL database, or back. One that was cut off goes on.
+    """Move a whole memory from a folder to a PostgreSQL database, or back. An interrupted move resumes.
 
-    FROM is served meanwhile and afterwards, but takes no writes; every row is compared at the end."""
-    from hermes.memory_server.db import moving  # loaded by who moves alone
+    FROM stays readable during and after the move but refuses writes. Every row is compared at the end."""
+    from hermes.memory_server.db import moving  # imported late: only this command needs it
 
     env = load_shared_env(find_home(ctx))
     ends = _find_place(source, "FROM", env), _find_place(target, "TO", env)
     try:
-        report = moving.undo(*ends) if undo else moving.move(*ends, _Teller())
+        report = moving.undo(*ends) if undo else moving.move(*ends, _Progress())
     except KeyboardInterrupt:
-        note("cut off: the same command goes on, and with --undo FROM takes writes again")
+        note("interrupted: the same command resumes the move; with --undo, FROM takes writes again")
         raise
     finally:
         for end in ends:
@@ -60,15 +61,15 @@ def migrate(
     return 0
 
 
-class _Teller:
-    """Tells now and then how far the move is."""
+class _Progress:
+    """Prints the progress of a move every few seconds."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, step: str, table: str, done: int, total: int) -> None:
-        if time.monotonic() - self._told >= REPORT_SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._printed_at >= REPORT_SECONDS:
+            self._printed_at = time.monotonic()
             note(f"{step} {done:,} of {total:,} rows of {table}")
 
 
@@ -93,15 +94,15 @@ def _sum(report: MoveReport) -> str:
         return f"{report.source} is not being moved: nothing to undo"
     if report.state == "undone":
         return f"{report.source} takes writes again"
-    told = f"{report.source} was moved to {report.target}"
+    moved = f"{report.source} was moved to {report.target}"
     if not report.is_new:
-        return f"{told} before"
+        return f"{moved} before"
     rows = f"{report.rows['messages']:,} messages, {report.rows['conclusions']:,} conclusions"
-    return f"{told}: {rows}, {sum(report.rows.values()):,} rows in all, each compared"
+    return f"{moved}: {rows}, {sum(report.rows.values()):,} rows in all, each compared"
 
 
 def _next_steps(report: MoveReport, target: str) -> list[str]:
-    """Say what to set so that the new place is used."""
+    """Return the steps that put the new place into use."""
     if report.state == "undone":
         return [f"serve one of the two alone: what {report.target} was given whole stays there, and takes writes"]
     if report.state != "moved":

@@ -1,4 +1,4 @@
-"""`hermes memory model`: which model the memory server asks, whether it answers, and what it may be sent."""
+"""`hermes memory model`: show, test and change the memory server's model and what may be sent to it."""
 
 from __future__ import annotations
 
@@ -40,40 +40,41 @@ from hermes.types import Json
 
 MAX_KEY_FILE_BYTES = 16 * 1024
 MAX_TEST_TOKENS = 400
-TEST_SECONDS = 180.0
+TEST_TIMEOUT_SECONDS = 180.0
 AUTO = "auto"
-ADDRESS = ("url", "name", "key", "key_env", "window", "source")
-"""Fields whose change is tested before it is kept."""
+ADDRESS_FIELDS = ("url", "name", "key", "key_env", "window", "source")
+"""Fields whose change is tested before it is saved."""
 
 
 def model(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint; most end in /v1.")] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name; empty for the endpoint's first.")] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name; empty: the endpoint's first.")] = None,
     key_env: Annotated[str | None, typer.Option(help="The variable (environment or .env) that holds the key.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="A file with the key, which is copied to model.json.")] = None,
-    window: Annotated[str | None, typer.Option(help="Tokens of its context; auto: what the endpoint tells.")] = None,
+    window: Annotated[str | None, typer.Option(help="Context length in tokens; auto: as the endpoint reports.")] = None,
     class_: Annotated[
         Literal["point", "compose", "auto"] | None,
-        typer.Option("--class", help="point: it only chooses among lines. compose: it also writes. auto: tested."),
+        typer.Option("--class", help="point: selects lines only. compose: also writes text. auto: found by a test."),
     ] = None,
     cap_calls: Annotated[int | None, typer.Option(help="Calls per workspace and day (UTC).")] = None,
     cap_tokens: Annotated[int | None, typer.Option(help="Tokens per workspace and day (UTC).")] = None,
     guests: Annotated[
-        Literal["on", "off"] | None, typer.Option(help="Whether words of others than the owner may be sent.")
+        Literal["on", "off"] | None, typer.Option(help="Whether messages of people other than the owner may be sent.")
     ] = None,
-    workspace: Annotated[str | None, typer.Option(help="Change what differs in this workspace alone.")] = None,
-    host: Annotated[bool, typer.Option("--host", help="Use the model that answers in `hermes chat`.")] = False,
-    env: Annotated[bool, typer.Option("--env", help="Use what HERMES_MEMORY_MODEL_* say.")] = False,
-    off: Annotated[bool, typer.Option("--off", help="Ask no model.")] = False,
+    workspace: Annotated[str | None, typer.Option(help="Change the settings of this workspace only.")] = None,
+    host: Annotated[bool, typer.Option("--host", help="Use the same model as `hermes chat`.")] = False,
+    env: Annotated[bool, typer.Option("--env", help="Take the model from HERMES_MEMORY_MODEL_*.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Use no model.")] = False,
     test: Annotated[
-        bool | None, typer.Option("--test/--no-test", help="Ask it once now; a new address is tested anyway.")
+        bool | None,
+        typer.Option("--test/--no-test", help="Test the model now. A new address is always tested, unless --no-test."),
     ] = None,
     data: Data = None,
     json: AsJson = False,
 ) -> int:
-    """Show, test and change the model that the memory server asks; without one, memory answers from the text itself.
-    The settings are in model.json of the memory folder, for its owner alone. A running server notices a change."""
+    """Show, test and change the model that the memory server uses; without one, memory works from the text alone. The
+    settings are in model.json of the memory folder, readable by its owner only. A running server picks up changes."""
     place = place_of(ctx, data)
     before = _read_before(place, is_replaced=off or host or env or url is not None)
     given = _address(lambda: load_app(ctx), before, url=url, host=host, env=env, off=off)
@@ -91,7 +92,7 @@ def model(
     resolved = in_use if in_use.source == "off" else in_use.resolved(load_shared_env(find_home(ctx)))
     tested = _try(place, before, in_use, resolved, test)
     if tested is not None and tested["error"] and given:
-        hint = "Nothing was changed. `--no-test` keeps the settings all the same"
+        hint = "Nothing was changed. Add `--no-test` to save the settings anyway"
         raise ModelError(f"the memory model does not answer: {tested['error']}", hint=hint)
     if given:
         write_settings(place, after)
@@ -99,7 +100,7 @@ def model(
 
 
 def _read_before(place: Place, *, is_replaced: bool) -> ModelSettings:
-    """Return the settings that are there. A file that cannot be used is passed over where all of it is replaced."""
+    """Return the saved settings. An invalid file is ignored if all of it is replaced."""
     try:
         return read_settings(place.folder) or ModelSettings()
     except SettingsError:
@@ -111,15 +112,15 @@ def _read_before(place: Place, *, is_replaced: bool) -> ModelSettings:
 def _address(
     load: Callable[[], App], before: ModelSettings, *, url: str | None, host: bool, env: bool, off: bool
 ) -> dict[str, Any]:
-    """Return the fields that say where the model is, as far as the options give them."""
+    """Return the address fields given by the options."""
     if sum((host, env, off, url is not None)) > 1:
         raise UsageError("--url, --host, --env and --off exclude each other", hint="Give one of them")
     if host:
         found = read_host(load())
-        return {field: getattr(found, field) for field in ADDRESS}
+        return {field: getattr(found, field) for field in ADDRESS_FIELDS}
     if url is None:
         return {"source": "env"} if env else {"source": "off"} if off else {}
-    # A key goes to no other place than it was given for.
+    # a key is never sent to another address than it was given for
     forgotten = {} if is_same_place(url, before.url) else {"key": "", "key_env": ""}
     return {"source": "own", "url": url, **forgotten}
 
@@ -127,8 +128,8 @@ def _address(
 def _try(
     place: Place, before: ModelSettings, in_use: ModelSettings, resolved: ModelSettings, wish: bool | None
 ) -> dict[str, Json] | None:
-    """Ask the model once, if that is wished or its address is new."""
-    is_new = any(getattr(in_use, field) != getattr(before, field) for field in ADDRESS)
+    """Test the model if asked to, or if its address is new."""
+    is_new = any(getattr(in_use, field) != getattr(before, field) for field in ADDRESS_FIELDS)
     if in_use.source == "off" or wish is False or not (wish or is_new):
         return None
     return asyncio.run(_test(place, resolved))
@@ -140,11 +141,13 @@ def _read_window(text: str) -> int | str:
     try:
         return int(text)
     except ValueError as error:
-        raise UsageError(f"--window is '{text}', which is no number of tokens", hint="A number, or auto") from error
+        raise UsageError(
+            f"--window is '{text}', which is not a number of tokens", hint="Give a number, or auto"
+        ) from error
 
 
 def _change(before: ModelSettings, given: Mapping[str, Any], workspace: str | None) -> ModelSettings:
-    """Return the settings with what was given, for all or for one workspace."""
+    """Return the settings with the given changes, for all workspaces or one."""
     if workspace is None or not given:
         return replace(before, **given)
     own = {**before.workspaces.get(workspace, {}), **given}
@@ -173,18 +176,18 @@ def read_host(app: App) -> ModelSettings:
 
 
 def write_settings(place: Place, settings: ModelSettings) -> None:
-    """Write the folder's file, for its owner alone."""
+    """Write the settings file, readable by its owner only."""
     replace_file(place.folder / FILE, to_json(settings))
 
 
 def sync_host(app: App) -> None:
-    """Carry a change of the host's model over, where the folder uses it."""
+    """Copy a changed chat model to the memory folder, if the folder uses the chat model."""
     place = find_place(app.home, load_shared_env(app.home))
     found = read_settings(place.folder)
     if found is None or found.source != "host" or not has_model(app.settings):
         return
     now = read_host(app)
-    fresh = replace(found, **{field: getattr(now, field) for field in ADDRESS})
+    fresh = replace(found, **{field: getattr(now, field) for field in ADDRESS_FIELDS})
     if fresh != found:
         write_settings(place, fresh)
 
@@ -198,8 +201,13 @@ class HomeMemoryModel:
         except SettingsError as error:
             return MemoryModelState(described=[error.line()])
         where = found.url and Endpoint.parse(found.url).url("").split("?")[0]
-        has_key, told = bool(found.key or found.key_env), [] if found.source == "off" else model_lines(found, where)
-        return MemoryModelState(found.source, where, found.name, has_key=has_key, guests=found.guests, described=told)
+        has_key, described = (
+            bool(found.key or found.key_env),
+            [] if found.source == "off" else model_lines(found, where),
+        )
+        return MemoryModelState(
+            found.source, where, found.name, has_key=has_key, guests=found.guests, described=described
+        )
 
     def test(self, app: App, given: Mapping[str, Any]) -> TriedModel:
         wanted = self._wanted(app, given)
@@ -228,9 +236,9 @@ def _place(app: App) -> Place:
 
 
 async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
-    """Ask once, counted like every request. Returns the model's name, the seconds and what went wrong."""
-    from hermes.memory_server.db.schema import open_database  # here: chat needs the rest of this module at its start
-    from hermes.memory_server.model.calls import SELF_TEST
+    """Send one request, counted against the caps. Returns the model's name, the seconds and the error."""
+    from hermes.memory_server.db.schema import open_database  # imported late: `hermes chat` imports this module
+    from hermes.memory_server.model.calls import SELF_TEST_WORKSPACE_ID
     from hermes.memory_server.model.door import ModelDoor
 
     logging.getLogger("hermes.memory_server").addHandler(logging.NullHandler())  # what goes wrong is said here
@@ -238,8 +246,10 @@ async def _test(place: Place, settings: ModelSettings) -> dict[str, Json]:
     database = open_database(place.folder)
     door = ModelDoor(database, SystemClock())
     try:
-        found = door.open(settings, SELF_TEST)
-        answer = await found.ask("self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_SECONDS)
+        found = door.open(settings, SELF_TEST_WORKSPACE_ID)
+        answer = await found.ask(
+            "self_test", QUESTION, max_tokens=MAX_TEST_TOKENS, deadline_seconds=TEST_TIMEOUT_SECONDS
+        )
     finally:
         await door.close()
         await database.close()
@@ -276,10 +286,10 @@ def _show(ctx: typer.Context, place: Place, settings: ModelSettings, tested: Jso
 
 
 def model_lines(settings: ModelSettings, where: str) -> list[str]:
-    """Say what is set."""
+    """Describe the settings in lines of text."""
     if settings.source == "off":
         return [
-            "No model is asked: memory answers, summarises and concludes from the text itself.",
+            "No model: memory answers, summarises and concludes from the text alone.",
             "`hermes memory model --host` uses the model of `hermes chat`, `--url URL --name NAME` another one.",
         ]
     kept = {"own": "", "host": " (the model of `hermes chat`)", "env": " (from the environment)"}[settings.source]

@@ -1,4 +1,4 @@
-"""`hermes memory start` and `stop`, and what `hermes memory status` says of the server."""
+"""`hermes memory start` and `stop`, and the server's part of `hermes memory status`."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hermes.embedded.place import Place, find_place
 from hermes.home import Home
 
 FILE = "memory.db"
-"""What a memory folder holds; said here again, since nothing of the server is imported."""
+"""The database in a memory folder; repeated here so that nothing of the server is imported."""
 
 
 def start(ctx: typer.Context) -> None:
-    """Start the memory server in the background, unless it runs. Whoever needs memory does this by itself."""
+    """Start the memory server in the background, unless it runs. Programs that need memory do this themselves."""
     place = place_of(ctx)
     connection = connect(place, say=note)
     say(f"memory server on {connection.base_url}, data in {place.folder}; its key is in {place.rendezvous}")
 
 
 def stop(ctx: typer.Context) -> None:
-    """Let the background memory server finish what it does and end. What waits is done after the next start."""
+    """Stop the background memory server after it finishes its requests. Waiting work is done after the next start."""
     place = place_of(ctx)
     ended = stop_server(place)
     say(f"no memory server runs on {place.folder}" if ended is None else f"memory server of {place.folder} ended")
 
 
 def server_lines(server: Mapping[str, Any]) -> list[str]:
-    """The same for a person."""
+    """Return the server's state as lines of text."""
     if server["problem"]:
         return [f"server    {server['problem']}"]
     if not server["running"]:
-        gone = f"; process {server['gone']} ended without a word" if server["gone"] else ""
+        gone = f"; process {server['gone']} ended unexpectedly" if server["gone"] else ""
         starts = "it starts if a provider needs it"
         return [f"server    not running on this machine{gone}; {starts}, data in {server['folder']}"]
     health, lag = server["health"], server["health"].get("lag", {})
@@ -59,7 +59,7 @@ def server_lines(server: Mapping[str, Any]) -> list[str]:
 
 
 def _rereading_lines(counts: Mapping[str, int]) -> list[str]:
-    """Say what was done with what earlier versions had left."""
+    """Describe the progress of reading old messages again."""
     if not any(counts.values()):
         return []
     left = f", {counts['left']:,} rows to go" if counts["left"] else "; `hermes memory reread --undo` undoes it"
@@ -68,7 +68,7 @@ def _rereading_lines(counts: Mapping[str, int]) -> list[str]:
 
 
 def server_model_lines(model: Mapping[str, Any] | None) -> list[str]:
-    """Say which model the server asks, and what waits for it."""
+    """Describe the server's model and the work that waits for it."""
     if model is None:
         return ["          no model: it works from the text alone; `hermes memory model` names one"]
     today = (model.get("today") or {}).values()
@@ -86,8 +86,8 @@ def server_model_lines(model: Mapping[str, Any] | None) -> list[str]:
     return lines
 
 
-def _tell_of_unused(home: Home, place: Place) -> None:
-    """Early versions gave each profile a memory of its own; what is there is not read any more."""
+def _report_unused(home: Home, place: Place) -> None:
+    """Print a note about memory folders of early versions, which kept one per profile. This version ignores them."""
     if folders := [old for old in home.old_memories(FILE) if old != place.folder]:
         more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
         note(
@@ -97,9 +97,9 @@ def _tell_of_unused(home: Home, place: Place) -> None:
 
 
 def place_of(ctx: typer.Context, data: Path | None = None) -> Place:
-    """Where the memory is: the folder that was given, else the home's own; what lies unused beside that is told."""
+    """Return the place of the memory: the given folder, or the home's own. Unused old folders are reported."""
     home = find_home(ctx)
     place = find_place(home, load_shared_env(home), data)
     if data is None:
-        _tell_of_unused(home, place)
+        _report_unused(home, place)
     return place

@@ -1,4 +1,4 @@
-"""Serving a memory folder: the server, its rendezvous and its logs, put together. Imported only by who serves."""
+"""Serving a memory folder: the server, its rendezvous file and its logs. Imported only by processes that serve."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ if TYPE_CHECKING:
     from hermes.memory_server.db.address import DatabaseAddress
 
 log = logging.getLogger("hermes.memory_server")
-DRAIN = 4
-"""Seconds that requests get to finish when the server ends."""
+DRAIN_SECONDS = 4
+"""Time for open requests to finish when the server ends."""
 NO_KEY = "no-key-needed"
-"""What an SDK is given where no key is asked for; it needs one all the same."""
-EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach what listens everywhere
-"""Where this machine reaches a server that listens on all addresses."""
+"""Placeholder key for SDKs that require one, if the server has no keys."""
+LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - to reach what listens everywhere
+"""Loopback address of a server that listens on all addresses."""
 
 
-class Terms(Struct, frozen=True):
-    """How a folder is served. `publishes`: others on this machine are led to this server. `greet` is called when the
-    folder is open."""
+class ServingOptions(Struct, frozen=True):
+    """Options for serving a memory folder. With `publishes`, other processes on this machine find this server. `greet`
+    is called when the folder is open."""
 
     place: Place
     listener: socket.socket
@@ -83,72 +83,74 @@ class Terms(Struct, frozen=True):
     idle: Callable[[], float] | None = None
     greet: Callable[[], None] = lambda: None
     model_from_env: bool = False
-    """Whether the environment names the model where the folder names none."""
+    """True if the environment names the model when the folder names none."""
     database: DatabaseAddress | None = None
     """The PostgreSQL database that holds the memory, instead of the folder."""
 
     def open(self) -> Database:
-        """Open what is served, for requests."""
+        """Open the memory for requests."""
         if self.database is not None:
             return open_postgres(self.database, read_seconds=limits.READ_SECONDS)
         return open_database(self.place.folder, read_seconds=limits.READ_SECONDS)
 
     def open_for_work(self) -> Database:
-        """Open what is served, for background work."""
+        """Open the memory for background work."""
         return open_worked(self.place.folder, self.database)
 
 
 class _Server(GuestServer):
-    """Announced when it answers, and withdrawn before it ends."""
+    """An HTTP server that publishes its address once it answers and withdraws it before it ends."""
 
-    def __init__(self, terms: Terms, access: AccessLog) -> None:
-        self._terms = terms
+    def __init__(self, serving_options: ServingOptions, access: AccessLog) -> None:
+        self._serving = serving_options
         self.problem: HermesError | None = None
         start_id = new_secret()
-        folder = terms.place.folder
-        self._rendezvous = new_rendezvous(_url(terms.listener), terms.api_key, start_id, terms.kind, folder)
-        database = terms.open()
+        folder = serving_options.place.folder
+        self._rendezvous = new_rendezvous(
+            _url(serving_options.listener), serving_options.api_key, start_id, serving_options.kind, folder
+        )
+        database = serving_options.open()
         app = create_app(
             lambda: database,
             clock=SystemClock(),
-            options=replace(terms.options, start_id=start_id, dreams=has_dreams(terms.place.home)),
+            options=replace(serving_options.options, start_id=start_id, dreams=has_dreams(serving_options.place.home)),
             embedder=WordVectors(),
-            open_for_work=terms.open_for_work if terms.works else None,
-            life=Life(self.end if terms.idle else None, terms.idle, [access.add], self._lose),
-            finer=choose_finer(terms.place.home),
-            model_file=find_model(terms.place, from_env=terms.model_from_env),
+            open_for_work=serving_options.open_for_work if serving_options.works else None,
+            life=Life(self.end if serving_options.idle else None, serving_options.idle, [access.add], self._lose),
+            finer=choose_finer(serving_options.place.home),
+            model_file=find_model(serving_options.place, from_env=serving_options.model_from_env),
         )
-        super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN)
+        super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
-        except SystemExit as error:  # uvicorn's way to say that the application did not start; it has logged why
+        except SystemExit as error:  # uvicorn's signal that the application did not start; the reason is logged
             raise MemoryServerError(
-                f"the memory server of {self._terms.place.folder} could not begin", hint="Its log tells why"
+                f"the memory server of {self._serving.place.folder} could not start", hint="See its log for the reason"
             ) from error
         try:
-            if self._terms.publishes:
-                publish(self._terms.place.rendezvous, self._rendezvous)
+            if self._serving.publishes:
+                publish(self._serving.place.rendezvous, self._rendezvous)
         except HermesError as error:
             self.problem = error
             self.end()
 
     def _lose(self) -> None:
-        folder = self._terms.place.folder
+        folder = self._serving.place.folder
         self.problem = MemoryServerError(f"{folder} was removed or replaced while it was served", hint="")
         self.end()
 
     def end(self) -> None:
-        """Be found no more, finish what is being done, and end."""
+        """Withdraw the address, finish open requests, and end."""
         super().end()
-        if self._terms.publishes:
-            withdraw(self._terms.place.rendezvous, self._rendezvous)
+        if self._serving.publishes:
+            withdraw(self._serving.place.rendezvous, self._rendezvous)
 
 
 @asynccontextmanager
 async def showing_metrics(worker: JobWorker, port: int | None) -> AsyncIterator[None]:
-    """Tell programs of this machine what a worker counts, at `/metrics` of a port, for the length of a block."""
+    """Serve a worker's counters at `/metrics` on a loopback port while the block runs."""
     if port is None:
         yield
         return
@@ -173,10 +175,10 @@ def open_worked(folder: Path, address: DatabaseAddress | None) -> Database:
 
 
 def serve_in_background(place: Place) -> None:
-    """Be the server of a folder, on a free port, until nobody needs it."""
+    """Serve a folder on a free port until nobody needs the server."""
     env = load_env(Home(place.home))
     key = new_secret()
-    # Keys in Honcho's format are for `hermes memory serve`: here the key of the start opens everything.
+    # Honcho-style keys are for `hermes memory serve`; here one random key per start opens everything.
     options = Options(webhook_secret=Options.from_env(env).webhook_secret, start_key=key)
     start_log(place.log, secrets=[key])
     log.info("memory server: starts on %s", place.folder)
@@ -185,25 +187,25 @@ def serve_in_background(place: Place) -> None:
     def idle() -> float:
         return _read_settings(place.home, [MEMORY_IDLE]).get(MEMORY_IDLE)
 
-    terms = Terms(place, listener, options, "background", key, idle=idle)
-    with redirect_stderr(_LogStream()):  # from here on nobody looks at it, and the log is bounded
-        run(terms)
+    serving_options = ServingOptions(place, listener, options, "background", key, idle=idle)
+    with redirect_stderr(_LogStream()):  # nobody reads stderr from here on, and the log is bounded
+        run(serving_options)
     log.info("memory server: ended")
 
 
 def key_for_programs(options: Options) -> str:
-    """What programs of this machine's owner are given: all they may do with the keys that were chosen."""
+    """Return the key for the owner's own programs: an admin key, or a placeholder if the server has no keys."""
     return make_key(ADMIN, options.jwt_secret, times.now(SystemClock()), None) if options.use_auth else NO_KEY
 
 
-def run(terms: Terms) -> None:
-    """Serve until asked to end. A folder that cannot be opened is told in one line."""
-    with terms.listener, AccessLog(terms.place.access_log) as access:
-        server = _Server(terms, access)
+def run(serving_options: ServingOptions) -> None:
+    """Serve until asked to end. Raises HermesError if the folder cannot be opened."""
+    with serving_options.listener, AccessLog(serving_options.place.access_log) as access:
+        server = _Server(serving_options, access)
         end_loading()
-        terms.greet()
+        serving_options.greet()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_serve(server, terms.listener))
+            runner.run(_serve(server, serving_options.listener))
     if server.problem is not None:
         raise server.problem
 
@@ -215,12 +217,12 @@ async def _serve(server: _Server, listener: socket.socket) -> None:
 
 def _url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    host = EVERYWHERE.get(host, host)
+    host = LOOPBACK_OF.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _read_settings(path: Path, wanted: Table) -> Settings:
-    """What the default home says. A wrong value is told in the log and does not keep memory from being served."""
+    """Read settings of the default home. Wrong values are logged and do not prevent serving."""
     try:
         found = read_configuration(Home(path), wanted)
     except HermesError as error:
@@ -232,7 +234,7 @@ def _read_settings(path: Path, wanted: Table) -> Settings:
 
 
 class _LogStream(io.TextIOBase):
-    """What is written to it becomes lines of the log."""
+    """A stream that writes its lines to the log."""
 
     def write(self, text: str) -> int:
         if line := text.strip():
@@ -241,18 +243,18 @@ class _LogStream(io.TextIOBase):
 
 
 def find_model(place: Place, *, from_env: bool = False) -> SettingsFile:
-    """Return what names the model of a folder; its key may be in the environment or the default home's `.env`."""
+    """Return the model settings of a folder; the key may come from the environment or the default home's `.env`."""
     default = ModelSettings(source="env") if from_env else ModelSettings()
     return SettingsFile(place.folder, lambda: load_env(Home(place.home)), default)
 
 
 def has_dreams(home: Path) -> bool:
-    """Return True if dreams come by themselves."""
+    """Return True if dreams run by themselves."""
     return _read_settings(home, [MEMORY_DREAMS]).get(MEMORY_DREAMS)
 
 
 def choose_finer(home: Path) -> Embedder | None:
-    """What makes finer vectors, or None. What cannot be reached or is not installed is told by `/health`."""
+    """Return the second-stage embedder, or None. `/health` reports one that is not installed or unreachable."""
     settings = _read_settings(home, [FINER_EMBEDDER, EMBEDDINGS_URL, EMBEDDINGS_MODEL, EMBEDDINGS_KEY])
     kind, url = settings.get(FINER_EMBEDDER), settings.get(EMBEDDINGS_URL)
     if kind == "endpoint" and not url:

@@ -1,4 +1,4 @@
-"""`hermes memory setup`: choose a memory provider and give it what it needs."""
+"""`hermes memory setup`: choose and configure a memory provider."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hermes.memory.registry import NONE, provider_names
 from hermes.settings import PROVIDER
 
 ALONE = "the built-in notes alone"
-LONGEST_SUMMARY = 200
+MAX_SUMMARY_CHARS = 200
 HELP = ("-h", "--help")
-"""Behind a provider's name they ask for the provider's own options, so they are read here."""
+"""After a provider's name these belong to the provider, so this command parses them itself."""
 
 
 def setup(
     ctx: typer.Context,
-    provider: Annotated[str | None, typer.Argument(help="Which provider; without it you choose among all.")] = None,
+    provider: Annotated[str | None, typer.Argument(help="The provider; asked for if omitted.")] = None,
 ) -> None:
-    """Choose a memory provider and set it up. What follows its name is for the provider (`… setup NAME --help`)."""
+    """Choose a memory provider and set it up. Options after its name belong to the provider (`… setup NAME --help`)."""
     if provider in HELP:
         say(ctx.get_help())
         return
@@ -35,12 +35,12 @@ def setup(
     desk, known = TerminalDesk(app), provider_names(app.home.plugins)
     if provider is None:
         if not desk.dialog.can_ask:
-            raise UsageError("nobody can be asked here", hint=f"Name one: {', '.join(known)}")
+            raise UsageError("setup needs a terminal for its questions", hint=f"Or name a provider: {', '.join(known)}")
         options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
         now = app.settings.get(PROVIDER)
         provider = desk.dialog.choose("Which memory provider?", options, now if now in options else NONE)
     if provider.startswith("-"):
-        raise UsageError(f"{provider} stands before the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
+        raise UsageError(f"{provider} must come after the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
     if provider not in known:
         raise UsageError(f"there is no memory provider '{provider}'", hint=f"Known: {', '.join(known)}")
     if provider != NONE:
@@ -56,10 +56,10 @@ def setup(
 
 
 def _describe(name: str, app: App) -> str:
-    """What a provider says it is, in a few words."""
+    """Return a provider's own short description."""
     if name == NONE:
         return ALONE
     try:
-        return one_line(printable(str(open_plugin(app, name).summary)), LONGEST_SUMMARY)
+        return one_line(printable(str(open_plugin(app, name).summary)), MAX_SUMMARY_CHARS)
     except ProviderError:
         return "it cannot be loaded"

@@ -1,4 +1,4 @@
-"""`hermes memory status`: which provider is chosen, whether it works, and what it has not been told yet."""
+"""`hermes memory status`: the chosen provider, whether it works, and what it has not received yet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from hermes.types import Json
 
 
 def status(ctx: typer.Context, json: AsJson = False) -> int:
-    """The memory provider and the memory server: do they work, and what waits. Nothing is delivered or started."""
+    """Show whether the memory provider and the memory server work, and what is still queued. Nothing is delivered or
+    started."""
     found = load_app(ctx)
-    logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # what it would print stands below
+    logging.getLogger("hermes.memory").addHandler(logging.NullHandler())  # its warnings are part of the output below
     shown = with_store(found, lambda store: read_status(found, store))
     shown["server"] = server = read_server(found.home)
     if json:

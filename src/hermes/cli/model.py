@@ -1,4 +1,4 @@
-"""`hermes model`: which model answers, does it, and what is there on this machine."""
+"""`hermes model`: show, test and choose the chat model, and find local model servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from hermes.app import App
 from hermes.assembly import open_model, open_offer
 from hermes.cli.dialog import TerminalDialog, can_ask
-from hermes.cli.output import note, print_json, printable, say, tell
+from hermes.cli.output import note, print_json, printable, say, say_advice
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
@@ -26,29 +26,29 @@ from hermes.slash.models import find_model
 from hermes.types import Json
 
 KINDS: tuple[LocalServerKind, ...] = get_args(LocalServerKind)
-WAYS = (
+WAYS_TO_GET_A_MODEL = (
     "  1. On this machine: start Ollama, LM Studio or llama.cpp, then `hermes model`",
     "  2. Any OpenAI-compatible endpoint: `hermes config set model.base_url URL`, and `hermes config set model.api_key "
     "KEY` where it needs one",
-    "  3. None: talk on; what you say is kept, and answers come from memory alone",
+    "  3. None: keep talking; messages are stored, and answers come from memory alone",
 )
-"""How to get a model."""
-SHOWN = 40
-"""Models of an endpoint that are listed."""
-HOW_TO_SEE = "`hermes model` lists what there is"
+"""Ways to get a model."""
+MAX_LISTED = 40
+"""Number of an endpoint's models that are listed."""
+HOW_TO_SEE = "`hermes model` lists the models"
 
 
 def model(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The model that shall answer from now on.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The model to use from now on.")] = None,
     use: Annotated[
-        LocalServerKind | None, typer.Option("--use", metavar="KIND", help=f"Use what runs here: {', '.join(KINDS)}.")
+        LocalServerKind | None, typer.Option("--use", metavar="KIND", help=f"Use a local server: {', '.join(KINDS)}.")
     ] = None,
-    test: Annotated[bool, typer.Option("--test", help="Test again whether it can use tools.")] = False,
+    test: Annotated[bool, typer.Option("--test", help="Test again whether the model can use tools.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Show which model answers, test it, and choose another one of its endpoint. Where none is configured, look for
-    Ollama, LM Studio and llama.cpp on this machine."""
+    """Show the chat model, test it, and choose another one of its endpoint. If none is configured, look for Ollama, LM
+    Studio and llama.cpp on this machine."""
     app = load_app(ctx)
     if use:
         return asyncio.run(_use(app, use, name))
@@ -58,15 +58,15 @@ def model(
     if name:
         return asyncio.run(_choose(app, offer, name))
     if offer is None:
-        return asyncio.run(_look_around(json))
+        return asyncio.run(_find_servers(json))
     code, listed = asyncio.run(_show(app, offer, json))
     if listed and not json and can_ask():
         _let_choose(app, offer, listed)
     return code
 
 
-async def _look_around(as_json: bool) -> int:
-    """What is said where no model is configured."""
+async def _find_servers(as_json: bool) -> int:
+    """Print the model servers found on this machine, for a home without a model."""
     found = await find_local()
     if as_json:
         print_json({"configured": None, "found": [to_builtins(endpoint) for endpoint in found]})
@@ -74,19 +74,20 @@ async def _look_around(as_json: bool) -> int:
     say("No model is configured: answers come from memory alone.")
     for endpoint in found:
         say(f"Found {endpoint.kind} at {endpoint.base_url} with {', '.join(endpoint.models) or 'no models'}.")
-        say(advise(f"  `hermes model --use {endpoint.kind}` takes it"))
+        say(advise(f"  `hermes model --use {endpoint.kind}` uses it"))
     if not found:
-        say("Nothing was found on this machine. There are three ways:")
-        for line in WAYS:
-            tell(line)
+        say("No model server was found on this machine. There are three ways to get a model:")
+        for line in WAYS_TO_GET_A_MODEL:
+            say_advice(line)
     return 0
 
 
 async def _show(app: App, offer: ModelOffer, as_json: bool) -> tuple[int, Sequence[ListedModel]]:
-    """Which model answers and what else there is; the exit code, and what can be chosen."""
+    """Print the configured model and the endpoint's other models. Returns the exit code and the models to choose
+    from."""
     try:
         listed = await offer.list()
-    except ModelError:  # the test says it
+    except ModelError:  # the test reports it
         listed = ()
     configured = open_model(app, offer)
     assert configured is not None, "there is an endpoint"
@@ -104,14 +105,14 @@ async def _show(app: App, offer: ModelOffer, as_json: bool) -> tuple[int, Sequen
 
 
 def _tools(offer: ModelOffer, name: str) -> dict[str, Json]:
-    """Whether a model is offered tools, and why."""
+    """Return whether tools are offered to a model, and why."""
     use = offer.tool_use
     assert use is not None, "the configured offer knows"
     return {"offered": use.is_offered(name), "setting": use.setting(name), "described": use.describe(name)}
 
 
 async def _test_tools(app: App, offer: ModelOffer | None, name: str | None, as_json: bool) -> int:
-    """Take the test whether a model can use tools; the exit code is 1 where the endpoint gave no verdict."""
+    """Test whether a model can use tools. The exit code is 1 if the endpoint gave no verdict."""
     if offer is None or offer.tool_use is None:
         raise UsageError("no model is configured", hint="`hermes model` finds one on this machine")
     tested = offer.open(name, None) if name else open_model(app, offer)
@@ -125,7 +126,7 @@ async def _test_tools(app: App, offer: ModelOffer | None, name: str | None, as_j
         print_json(shown)
     else:
         if verdict is None:
-            say(f"{tested.name or 'It'} could not be tested; `hermes model` says whether it answers.")
+            say(f"{tested.name or 'It'} could not be tested; `hermes model` shows whether it answers.")
         else:
             say(f"{tested.name} {'passed the test' if verdict.can_use else f'failed the test: {verdict.why}'}.")
         say(f"Tools: {shown['described']}")
@@ -136,29 +137,29 @@ def _print_listed(offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
     if not listed:
         return
     say(f"{offer.endpoint} has:")
-    for one in listed[:SHOWN]:
+    for one in listed[:MAX_LISTED]:
         say(f"{'*' if one.name == offer.answering else ' '} {printable(one.name)}")
-    if len(listed) > SHOWN:
-        say(f"  … and {len(listed) - SHOWN} more, which --json lists")
+    if len(listed) > MAX_LISTED:
+        say(f"  … and {len(listed) - MAX_LISTED} more, which --json lists")
     if len(listed) > 1:
         say(advise("`hermes model NAME` chooses one."))
 
 
 def _let_choose(app: App, offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
-    """Ask which one shall answer; Enter takes the one that answers now."""
+    """Prompt for a model; Enter keeps the current one."""
     now = offer.answering
-    options = {one.name: f"{one.context_length:,} tokens" if one.context_length else "" for one in listed[:SHOWN]}
+    options = {one.name: f"{one.context_length:,} tokens" if one.context_length else "" for one in listed[:MAX_LISTED]}
     options.setdefault(now, "configured" if all(one.name != now for one in listed) else "")
-    if len(listed) > SHOWN:
-        say(advise(f"{len(listed) - SHOWN} more are there; `hermes model NAME` takes any of them."))
+    if len(listed) > MAX_LISTED:
+        say(advise(f"{len(listed) - MAX_LISTED} more exist; `hermes model NAME` chooses any of them."))
     printed = {name: meaning for name, meaning in options.items() if printable(name) == name}
-    chosen = TerminalDialog().choose(f"{offer.endpoint} has these. Which one shall answer?", printed, now)
+    chosen = TerminalDialog().choose(f"{offer.endpoint} has these models. Which one should answer?", printed, now)
     if chosen != offer.default:
         _take(app, chosen)
 
 
 async def _choose(app: App, offer: ModelOffer | None, name: str) -> int:
-    """Have another model of the configured endpoint answer."""
+    """Switch to another model of the configured endpoint."""
     if offer is None:
         raise UsageError("no model is configured", hint="`hermes model` finds one on this machine")
     _, remark = await find_model(offer, name, HOW_TO_SEE)
@@ -172,7 +173,7 @@ def _take(app: App, name: str) -> None:
     write_setting(app.home.config_file, MODEL, name)
     say(f"From now on {name} answers.")
     if app.env.get(MODEL.env or ""):
-        note(f"{MODEL.env} is set here and wins over it.")
+        note(f"{MODEL.env} is set in the environment and overrides it.")
 
 
 async def _test(app: App, configured: Model) -> dict[str, Json]:
@@ -205,7 +206,7 @@ async def _use(app: App, kind: LocalServerKind, name: str | None) -> int:
 
 
 def use_endpoint(app: App, endpoint: LocalEndpoint, name: str) -> None:
-    """Have this model answer from now on, by config.yaml."""
+    """Make this the chat model, in config.yaml."""
     path = app.home.config_file
     write_setting(path, BASE_URL, endpoint.base_url)
     write_setting(path, MODEL, name)

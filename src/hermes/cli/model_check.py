@@ -1,5 +1,4 @@
-"""Whether the model that is configured is there, for `hermes doctor`: its endpoint is asked for the list of its models,
-which costs nothing."""
+"""The model's part of `hermes doctor`: asks the endpoint for its list of models, which costs no tokens."""
 
 from __future__ import annotations
 
@@ -14,26 +13,26 @@ from hermes.home import Home
 from hermes.llm.discover import chat_models, list_models
 from hermes.settings import API_KEY, BASE_URL, MODEL
 
-PATIENCE = 5.0
-"""Seconds that the endpoint may take."""
+LIST_TIMEOUT_SECONDS = 5.0
+"""Time limit for the endpoint's answer."""
 CHECK = "model"
 
 
 def check_model(home: Home) -> Iterator[Finding]:
-    """What the endpoint says; it changes nothing. What is wrong is a warning: it may be there again in a minute."""
+    """Check that the configured model is available. Problems are warnings: an endpoint may return at any time."""
     try:
         settings = read_configuration(home).settings
     except SettingsError:
-        return  # the check of the settings says so
+        return  # reported by the settings check
     if not has_model(settings):
         yield Finding(CHECK, "ok", "none is configured: answers come from memory alone", "`hermes model` finds one")
         return
     url, name = settings.get(BASE_URL) or OPENAI, settings.get(MODEL)
     where = f"{name or 'its first model'} at {BASE_URL.shown(url)}"
     try:
-        listed = asyncio.run(list_models(url, settings.get(API_KEY) or None, timeout=PATIENCE))
+        listed = asyncio.run(list_models(url, settings.get(API_KEY) or None, timeout=LIST_TIMEOUT_SECONDS))
     except ModelError as error:
-        yield Finding(CHECK, "warn", f"{where}: {error.message}", "`hermes model` asks it something and says more")
+        yield Finding(CHECK, "warn", f"{where}: {error.message}", "`hermes model` sends it a request and shows details")
         return
     names = [model.name for model in listed]
     if not name and (several := chat_models(names)):

@@ -1,4 +1,4 @@
-"""`hermes memory outbox`: what a memory provider has not been told yet, and a process that tells it."""
+"""`hermes memory outbox`: the queue of unsynced messages, and a process that delivers it."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ from hermes.types import Json
 
 log = logging.getLogger("hermes.memory")
 LEASE = "memory-deliverer"
-TTL = 90.0
-LANES_AT_ONCE = 4
-PAGE = 1000
+LEASE_SECONDS = 90.0
+MAX_LANES = 4
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
-DETACHED = 0x00000008
-"""What Windows calls a process that has no console of ours."""
-LOOK_EVERY = 0.5
-PATIENCE = 180.0
-"""Seconds without any progress after which a deliverer gives up; what is left waits for the next one. Before a provider
-looks whether something arrived it may wait for more than a minute, and so may a lane whose holder was killed."""
-app = typer.Typer(help="What the memory provider has not been told yet.", no_args_is_help=True, rich_markup_mode=None)
+DETACHED_PROCESS_CODE = 0x00000008
+"""Windows' DETACHED_PROCESS flag: no console."""
+POLL_SECONDS = 0.5
+STALL_TIMEOUT_SECONDS = 180.0
+"""Time without progress after which a deliverer gives up; the next one continues. A provider may check for more than a
+minute whether an entry arrived, and so may a lane whose holder was killed."""
+app = typer.Typer(
+    help="Messages that the memory provider has not received yet.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command()
 def deliver(
     ctx: typer.Context,
     unless_running: Annotated[
-        bool, typer.Option("--unless-running", help="End at once where such a process runs already.")
+        bool, typer.Option("--unless-running", help="Exit at once if a deliverer runs already.")
     ] = False,
 ) -> int:
-    """Tell the memory provider what it has not been told, then end. Chats and gateways do this by themselves."""
+    """Deliver all queued messages to the memory provider, then end. Chats and gateways do this by themselves."""
     found = load_app(ctx)
     start_home_log(found)
     return with_store(found, lambda store: _deliver(found, store, unless_running))
@@ -62,10 +63,11 @@ def deliver(
 @app.command("list")
 def list_entries(
     ctx: typer.Context,
-    limit: Annotated[int, typer.Option(help="How many entries of each kind to show.", min=1, max=1000)] = 50,
+    limit: Annotated[int, typer.Option(help="Number of entries of each state to show.", min=1, max=1000)] = 50,
     json: AsJson = False,
 ) -> None:
-    """What waits to be delivered, and what was put aside with its reason; of every provider there ever was."""
+    """List the outbox of every provider that was ever chosen: entries that wait for delivery, and failed ones with the
+    reason."""
     found = read_store(load_app(ctx), lambda store, tx: _listed(store, tx, limit))
     if json:
         print_json(found)
@@ -113,8 +115,8 @@ def retry(
     entries: Annotated[list[int] | None, typer.Argument(help="Ids, as `list` shows them; without any, all.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Give what was put aside another life, at its old place among what is still to be delivered."""
-    _tell(write_store(load_app(ctx), lambda store, tx: retry_entries(store, tx, entries)), "retried", json)
+    """Retry failed entries, in their original order."""
+    _print_ids(write_store(load_app(ctx), lambda store, tx: retry_entries(store, tx, entries)), "retried", json)
 
 
 @app.command()
@@ -123,11 +125,11 @@ def drop(
     entries: Annotated[list[int], typer.Argument(help="Ids, as `list` shows them.")],
     json: AsJson = False,
 ) -> None:
-    """Forget entries for good: the provider is not told of them. What was begun may have arrived."""
-    _tell(write_store(load_app(ctx), lambda _, tx: drop_entries(tx, entries)), "dropped", json)
+    """Drop entries for good: they are not delivered. One whose delivery has begun may have arrived."""
+    _print_ids(write_store(load_app(ctx), lambda _, tx: drop_entries(tx, entries)), "dropped", json)
 
 
-def _tell(ids: list[int], done: str, json: bool) -> None:
+def _print_ids(ids: list[int], done: str, json: bool) -> None:
     if json:
         print_json({done: ids})
     else:
@@ -143,26 +145,26 @@ async def _deliver(found: App, store: Store, unless_running: bool) -> int:
         if not ours and unless_running:
             note("Another process is delivering already.")
             return 0
-        deliveries = Deliveries(provider, owner, LANES_AT_ONCE)
+        deliveries = Deliveries(provider, owner, MAX_LANES)
         deliveries.start()
-        left = await until_nothing_moves(store, deliveries)
+        left = await wait_for_deliveries(store, deliveries)
         await deliveries.finish(0.0)
         await provider.close()
     if left.entries:
-        note(f"Something is left in {left.lanes} lanes; `hermes memory outbox list` shows it.")
+        note(f"Entries remain in {left.lanes} lanes; `hermes memory outbox list` shows them.")
     else:
-        note("Nothing waits any more.")
+        note("All entries are delivered.")
     return 1 if left.entries else 0
 
 
-async def until_nothing_moves(
-    store: Store, deliveries: Deliveries, enough: int = 0, patience: float | None = None
+async def wait_for_deliveries(
+    store: Store, deliveries: Deliveries, enough: int = 0, timeout_seconds: float | None = None
 ) -> Left:
-    """Return when no more than so many entries wait, or nothing has moved for a while; what is left."""
-    patience = PATIENCE if patience is None else patience
+    """Wait until at most `enough` entries remain, or nothing has moved for `timeout_seconds`. Returns what is left."""
+    timeout_seconds = STALL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
     before, still_since = await deliveries.left(), store.clock.now()
-    while before.entries > enough and store.clock.now() - still_since < patience:
-        await asyncio.sleep(LOOK_EVERY)
+    while before.entries > enough and store.clock.now() - still_since < timeout_seconds:
+        await asyncio.sleep(POLL_SECONDS)
         left = await deliveries.left()
         if left != before:
             before, still_since = left, store.clock.now()
@@ -170,8 +172,8 @@ async def until_nothing_moves(
 
 
 @asynccontextmanager
-async def one_per_home(store: Store, owner: str, ttl: float = TTL) -> AsyncIterator[bool]:
-    """Be the one deliverer of the home while the block runs; False when another one is."""
+async def one_per_home(store: Store, owner: str, ttl: float = LEASE_SECONDS) -> AsyncIterator[bool]:
+    """Hold the home's deliverer lease while the block runs. Yields False if another process holds it."""
     wanted = wanted_lease(store, "the deliverer's lease", LEASE, owner, ttl)
     held = await take(store, wanted)
     if held is None:
@@ -182,11 +184,11 @@ async def one_per_home(store: Store, owner: str, ttl: float = TTL) -> AsyncItera
 
 
 def start_deliverer(found: App) -> None:
-    """Leave the rest of the outbox to a process of its own, which goes on when this one has ended."""
-    apart = {"creationflags": DETACHED} if os.name == "nt" else {"start_new_session": True}
+    """Start a detached process that delivers the rest of the outbox after this one has ended."""
+    apart = {"creationflags": DETACHED_PROCESS_CODE} if os.name == "nt" else {"start_new_session": True}
     try:
-        subprocess.Popen(  # it is not waited for: it outlives us
-            # -P: the home, where it stands, is no place to import from
+        subprocess.Popen(  # not waited for: it outlives this process
+            # -P: do not import modules from the home, its working directory
             [sys.executable, "-P", "-m", "hermes", "memory", "outbox", "deliver", "--unless-running"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -196,4 +198,4 @@ def start_deliverer(found: App) -> None:
             **apart,
         )
     except OSError as error:
-        log.warning("no deliverer could be started, so what memory has not been told waits: %s", error)
+        log.warning("cannot start a deliverer; unsynced messages wait for the next one: %s", error)

@@ -1,4 +1,4 @@
-"""What a command prints: lines for people, JSON for programs, one line for an error."""
+"""Command output: lines for people, JSON for programs, one line per error."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from hermes.errors import HermesError
 from hermes.redaction import hide_passwords
 from hermes.types import Json, Session
 
-TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that turn the direction of what follows: with them a line can look like another one."""
-CONTROL = {code: None for code in (*range(32), *range(127, 160), *TURNING) if code not in (9, 10)}
+DIRECTION_CONTROLS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Unicode direction controls: they could make a line look like another one."""
+CONTROL = {code: None for code in (*range(32), *range(127, 160), *DIRECTION_CONTROLS) if code not in (9, 10)}
 
-QUIET, AGAIN = 0.5, 10.0
-"""Seconds before it is said what a command waits for, and between one line and the next."""
-LATEST = 32503680000.0
-"""The year 3000: no calendar here goes much further."""
+QUIET_SECONDS, PROGRESS_SECONDS = 0.5, 10.0
+"""Delay before the first progress line, and interval between further ones."""
+MAX_EPOCH_SECONDS = 32503680000.0
+"""The year 3000; some platforms cannot format later dates."""
 
 
 def printable(text: str) -> str:
-    """`text` without control characters, also those of direction: what someone once wrote cannot steer this terminal
-    or pass for something else."""
+    """Return `text` without control and direction characters, so that stored text cannot manipulate the terminal or
+    imitate other output."""
     return text.translate(CONTROL)
 
 
 def say(text: str = "") -> None:
-    """One line on standard output."""
+    """Write one line to standard output."""
     sys.stdout.write(f"{text}\n")
 
 
-def tell(text: str) -> None:
-    """Advice on standard output, folded as `note` folds it."""
+def say_advice(text: str) -> None:
+    """Write advice to standard output, wrapped like `note`."""
     say(_advice(text, sys.stdout))
 
 
 def note(text: str) -> None:
-    """One line on standard error: progress, remarks and advice, never the result. At a terminal it is folded between
-    words, a line of two columns below its second one."""
+    """Write one line to standard error: progress, notices and advice, never the result. At a terminal it is wrapped
+    between words; a two-column line wraps within its second column."""
     sys.stderr.write(f"{_advice(text, sys.stderr)}\n")
     sys.stderr.flush()
 
@@ -65,17 +65,17 @@ def _advice(text: str, stream: TextIO) -> str:
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """Say on standard error what is being done, once that takes longer than a moment, and now and then for how long."""
+    """Print `what` to standard error if the block takes longer than a moment, then the elapsed time at intervals."""
     begun, is_over = time.monotonic(), threading.Event()
 
-    def tell_now_and_then() -> None:
-        if is_over.wait(QUIET):
+    def print_progress() -> None:
+        if is_over.wait(QUIET_SECONDS):
             return
         note(f"{what} …")
-        while not is_over.wait(AGAIN):
+        while not is_over.wait(PROGRESS_SECONDS):
             note(f"{what} … ({time.monotonic() - begun:.0f} s)")
 
-    telling = threading.Thread(target=tell_now_and_then, daemon=True)
+    telling = threading.Thread(target=print_progress, daemon=True)
     telling.start()
     try:
         yield
@@ -85,39 +85,40 @@ def saying(what: str) -> Iterator[None]:
 
 
 def use_color(setting: str, env: Mapping[str, str]) -> bool:
-    """Whether `display.color` asks for colours: by itself at a terminal that can show them, unless NO_COLOR is set."""
+    """Return True if `display.color` wants colours. With `auto`: at a terminal that supports them, unless NO_COLOR is
+    set."""
     if setting != "auto":
         return setting == "always"
     return sys.stdout.isatty() and env.get("TERM") != "dumb" and not env.get("NO_COLOR")
 
 
 def can_redraw() -> bool:
-    """Whether standard output is a terminal on which rows can be drawn over."""
+    """Return True if standard output is a terminal whose rows can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: Json) -> None:
-    """The result, for programs."""
+    """Print the result as JSON."""
     say(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
 def print_error(error: HermesError) -> None:
-    """The one line that a person reads."""
+    """Print an error as one line."""
     note(f"hermes: {hide_passwords(printable(error.line()))}")
 
 
 def show_time(seconds: float) -> str:
-    """A time as this machine's people write it."""
-    return f"{datetime.fromtimestamp(min(max(seconds, 0.0), LATEST)):%Y-%m-%d %H:%M}"
+    """Format a time in the local time zone."""
+    return f"{datetime.fromtimestamp(min(max(seconds, 0.0), MAX_EPOCH_SECONDS)):%Y-%m-%d %H:%M}"
 
 
 def session_head(session: Session) -> str:
-    """The line that says which session is shown: id, where it takes place, when it began, title."""
+    """Return the heading of a session: id, source, start, title."""
     title = printable(session.title or "(no title)")
     return f"{session.id} · {session.source} · {show_time(session.started_at)} · {title}"
 
 
 def one_line(text: str, width: int) -> str:
-    """The beginning of `text` on one line."""
+    """Return `text` on one line, cut to `width` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -1,5 +1,5 @@
-"""How the person can type our name: `hermes` where that is ours on PATH, else `hermes-host` where that is, else as they
-did, such as `.venv/bin/hermes`; and with the profile that they named."""
+"""The name under which the user can run this program: `hermes` if that is ours on PATH, else `hermes-host`, else as
+they typed it, such as `.venv/bin/hermes`. Advice names commands this way, with the profile in use."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from pathlib import Path
 
 NAME = "hermes"
 NAMES = (NAME, "hermes-host")
-"""The second one is for machines on which another program has the first."""
+"""The second name is for machines where another program is called `hermes`."""
 QUOTED = f"`{NAME} "
-OF_A_PROFILE = re.compile(rf"{QUOTED}(?!-p |profiles\b)")
-"""A command that acts on the profile in use: it names no other, and is not about profiles."""
+PROFILE_COMMAND = re.compile(rf"{QUOTED}(?!-p |profiles\b)")
+"""Matches a quoted command that acts on the profile in use: without -p, and not `profiles`."""
 
 
 class TypedLine:
     """The command line that this process runs."""
 
     profile: str | None = None
-    """The profile that it names."""
+    """The profile given with -p."""
 
 
 TYPED = TypedLine()
 
 
 def advise(text: str) -> str:
-    """`text` with the commands it names in backquotes as the person can type them, for the profile that they named."""
+    """Return `text` with its backquoted commands as the user can type them, including their profile."""
     if QUOTED not in text:
         return text
     profile = TYPED.profile
-    of_profile = text if profile is None else OF_A_PROFILE.sub(f"{QUOTED}-p {shlex.quote(profile)} ", text)
+    of_profile = text if profile is None else PROFILE_COMMAND.sub(f"{QUOTED}-p {shlex.quote(profile)} ", text)
     return of_profile.replace(QUOTED, f"`{own_name()} ")
 
 
 @cache
 def own_name() -> str:
-    """What stands for `hermes` on the person's command line."""
+    """Return the name for `hermes` on the user's command line."""
     return find_own_name(sys.argv[0], os.environ.get("PATH", ""), Path.cwd())
 
 
 def read_command_line(arguments: Sequence[str]) -> tuple[str | None, str | None, str | None]:
-    """The profile and the command that a command line names, and the word behind that."""
+    """Return the profile, the command, and the word after the command."""
     profile, words = None, iter(arguments)
     for word in words:
         if word in ("-p", "--profile"):
@@ -59,8 +59,7 @@ def read_command_line(arguments: Sequence[str]) -> tuple[str | None, str | None,
 
 
 def find_own_name(started: str, path: str, here: Path) -> str:
-    """Return the shortest name that leads to the program that was started as `started`. A module (`python -m
-    hermes`) is called by its name alone."""
+    """Return the shortest name that runs the program started as `started`. For `python -m hermes`, the plain name."""
     program = here / started
     if program.name not in NAMES or not program.exists():
         return NAME

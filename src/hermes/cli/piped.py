@@ -1,7 +1,8 @@
-"""What comes from standard input together with one question.
+"""Standard input as part of a single question.
 
-A pipeline (`slow | hermes chat -q …`) is waited for as long as it takes. Whoever starts programs may leave a pipe open
-and never write to it (ssh, a service, a CI runner): such a pipe is given `PATIENCE` to begin, and then left alone.
+A pipeline (`slow | hermes chat -q …`) is waited for as long as it takes. Other
+starters (ssh, a service, a CI runner) leave a pipe open and never write to it: such a pipe is ignored if it stays
+silent for `SILENCE_TIMEOUT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -17,35 +18,35 @@ from hermes.cli.output import note
 from hermes.errors import UsageError
 
 FROM_INPUT = "-"
-"""In place of a question: it is what comes from standard input."""
-LARGEST = 1024 * 1024
-"""Bytes that are taken from standard input."""
-CHUNK = 64 * 1024
-PATIENCE = 3.0
-"""Seconds after which a pipe that nobody has written to is spoken of, or left alone."""
+"""Given as the question: read it from standard input."""
+MAX_INPUT_BYTES = 1024 * 1024
+"""Larger input is refused."""
+CHUNK_BYTES = 64 * 1024
+SILENCE_TIMEOUT_SECONDS = 3.0
+"""How long a silent pipe is waited for before a note is printed or it is ignored."""
 PROCESSES = Path("/proc")
-TEXT_ALONE = f"Send text alone, and less than {LARGEST:,} bytes of it"
+ONLY_TEXT = f"Send only text, less than {MAX_INPUT_BYTES:,} bytes"
 
 
 def ask_with_input(question: str) -> str:
-    """The question with what standard input brings; where it is `-`, what that brings is the question.
+    """Return the question followed by standard input; if the question is `-`, standard input is the question.
 
-    Raises UsageError for what is no text, too much, or no question at all.
+    Raises UsageError if the input is not text or too large, or if there is no question.
     """
     descriptor = sys.stdin.fileno()
     if question == FROM_INPUT:
         asked = read_text(descriptor, _wait_for_ever)
         if not asked.strip():
-            raise UsageError("nothing came from standard input", hint="`-q -` takes the question from there")
+            raise UsageError("standard input is empty", hint="`-q -` reads the question from standard input")
         return asked.strip()
     if not question.strip():
-        raise UsageError("there is no question to ask", hint='`hermes chat -q "…"` takes it, in quotes')
+        raise UsageError("the question is empty", hint='Give it in quotes: `hermes chat -q "…"`')
     brought = "" if os.isatty(descriptor) else read_text(descriptor, _wait_for_a_beginning)
-    return join(question, brought) if brought.strip() else question
+    return add_input(question, brought) if brought.strip() else question
 
 
-def join(question: str, brought: str) -> str:
-    """The question, and below it in a block of its own what was piped in. The block's mark occurs nowhere else."""
+def add_input(question: str, brought: str) -> str:
+    """Return the question with the piped text in a block below. The block's tag does not occur in the text."""
     tag = "stdin"
     while f"</{tag}>" in brought:
         tag += "_"
@@ -53,26 +54,26 @@ def join(question: str, brought: str) -> str:
 
 
 def read_text(descriptor: int, wait: Callable[[int], bool]) -> str:
-    """All that comes, "" when `wait` says that nothing will."""
+    """Read all input; "" if `wait` returns False."""
     if not wait(descriptor):
         return ""
     read = bytearray()
     while chunk := _next_chunk(descriptor):
         read += chunk
-        if len(read) > LARGEST:
-            size = os.fstat(descriptor).st_size  # what is no file has none
-            found = f"{size:,} bytes" if size > LARGEST else f"more than {LARGEST:,} bytes"
+        if len(read) > MAX_INPUT_BYTES:
+            size = os.fstat(descriptor).st_size  # zero unless it is a file
+            found = f"{size:,} bytes" if size > MAX_INPUT_BYTES else f"more than {MAX_INPUT_BYTES:,} bytes"
             raise UsageError(
-                f"standard input brings {found}; {LARGEST:,} are taken with a question",
-                hint="Send a part of it, such as `tail -n 500`",
+                f"standard input has {found}; the limit is {MAX_INPUT_BYTES:,} bytes",
+                hint="Send a part of it, for example with `tail -n 500`",
             )
     return _decode(bytes(read))
 
 
 def _next_chunk(descriptor: int) -> bytes:
-    """What comes next, b"" at the end; waited for also where whoever opened it does not want to wait."""
+    """Return the next bytes, b"" at the end. Waits also on a non-blocking descriptor."""
     try:
-        return os.read(descriptor, CHUNK)
+        return os.read(descriptor, CHUNK_BYTES)
     except BlockingIOError:
         select.select([descriptor], [], [])
         return _next_chunk(descriptor)
@@ -83,51 +84,51 @@ def _next_chunk(descriptor: int) -> bytes:
 def _decode(data: bytes) -> str:
     if b"\0" in data:
         place = data.index(b"\0")
-        raise UsageError(f"standard input is not text: byte {place:,} is NUL", hint=TEXT_ALONE)
+        raise UsageError(f"standard input is not text: byte {place:,} is NUL", hint=ONLY_TEXT)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"standard input is not UTF-8: byte {error.start:,} is 0x{data[error.start]:02x}",
-            hint="Convert it first, such as with `iconv -f latin1 -t utf-8`",
+            hint="Convert it first, for example with `iconv -f latin1 -t utf-8`",
         ) from error
 
 
 def _can_stay_silent(descriptor: int) -> bool:
-    """Whether it can be open without anything ever coming: a pipe or a socket. A file and /dev/null come to an end."""
+    """Return True if the descriptor is a pipe or socket, which may stay silent for ever. Files and /dev/null end."""
     mode = os.fstat(descriptor).st_mode
     return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
 def _wait_for_ever(descriptor: int) -> bool:
     if os.isatty(descriptor):
-        note("Type the question; Ctrl-D on a line of its own ends it.")
+        note("Type the question; Ctrl-D on an empty line ends it.")
     return True
 
 
 def _wait_for_a_beginning(descriptor: int) -> bool:
-    """Wait until something comes or the other side closes. False when the other side may stay silent and does."""
-    if not _can_stay_silent(descriptor) or select.select([descriptor], [], [], PATIENCE)[0]:
+    """Wait for the first byte or the end of input. Returns False if the other side may never write and has not."""
+    if not _can_stay_silent(descriptor) or select.select([descriptor], [], [], SILENCE_TIMEOUT_SECONDS)[0]:
         return True
     if not may_never_write(descriptor):
-        note("hermes: waiting for standard input; `</dev/null` asks without it")
+        note("hermes: waiting for standard input; `</dev/null` skips it")
         return True
-    note(f"hermes: nothing came from standard input in {PATIENCE:.0f} s: asked without it; `-q -` waits for ever")
+    note(f"hermes: standard input was silent for {SILENCE_TIMEOUT_SECONDS:.0f} s and is ignored; `-q -` waits for ever")
     return False
 
 
 def may_never_write(descriptor: int) -> bool:
-    """Whether the other side of a pipe or socket is whoever started us, rather than a program of the same pipeline.
+    """Return True if the other end of a pipe or socket belongs to the process that started us, not to a pipeline.
 
-    Told by who holds the end that writes: a shell gives it to the program before us and keeps none; a service, a runner
-    and sshd keep it. Where that cannot be seen, a pipe belongs to a pipeline.
+    Decided by who holds the writing end: a shell passes it to the program before us and keeps none; a service, a runner
+    and sshd keep it. If that is not visible, a pipeline is assumed.
     """
     if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         return True
     try:
         ours = (PROCESSES / "self" / "fd" / str(descriptor)).readlink()
         process = os.getppid()
-        while process > 1 and _link(process, 0) == ours:  # it has only passed on what it was given
+        while process > 1 and _link(process, 0) == ours:  # this process only inherited our pipe
             process = _parent(process)
         return _can_write(process, ours)
     except PermissionError:  # not our user's: sshd
@@ -144,7 +145,7 @@ def _link(process: int, descriptor: int) -> Path | None:
 
 
 def _parent(process: int) -> int:
-    """The fourth field; the second, its name, may hold spaces and brackets."""
+    """Return the parent's id: field 4 of `stat`. Field 2, the name, may contain spaces and brackets."""
     after_name = (PROCESSES / str(process) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
     return int(after_name.split()[1])
 

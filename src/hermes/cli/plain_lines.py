@@ -1,4 +1,4 @@
-"""A front for terminals that cannot redraw a row (`TERM=dumb`) and for output that goes to a file."""
+"""A front end for terminals that cannot redraw rows (`TERM=dumb`) and for output to a file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from hermes.cli.front import PROMPT, Typed, which_session
+from hermes.cli.front import PROMPT, Typed, missing_session_error
 from hermes.cli.output import printable
 from hermes.cli.terminal import Terminal
 from hermes.store.sessions import Listed
 
 T = TypeVar("T")
 
-QUIET, AGAIN = 0.5, 10.0
-"""Seconds without a row after which it is said that something is under way, and between two such rows."""
+QUIET_SECONDS, PROGRESS_SECONDS = 0.5, 10.0
+"""Silence after which a progress row is printed, and interval between further ones."""
 
 
 class PlainLines:
-    """Reads lines as the terminal gives them, and writes rows when they are finished."""
+    """Reads whole lines from the terminal, and writes rows once they are finished."""
 
     redraws = False
 
@@ -60,7 +60,7 @@ class PlainLines:
         def interrupt() -> None:
             if self._terminal.interrupt():
                 for typed in self._terminal.take_back():
-                    self._write(f"(not said: {printable(typed.shown)})\n")
+                    self._write(f"(not sent: {printable(typed.shown)})\n")
                 return
             if self._asks_again:
                 self._terminal.leave()
@@ -80,19 +80,19 @@ class PlainLines:
             loop.remove_signal_handler(signal.SIGINT)
 
     def said(self, _shown: str) -> None:
-        """The terminal has shown it already."""
-        self._telling = asyncio.create_task(self._tell_while())
+        """Start reporting progress. The terminal has echoed the line already."""
+        self._telling = asyncio.create_task(self._show_progress())
 
-    async def _tell_while(self) -> None:
-        """Say that something is under way whenever nothing was shown for a while."""
+    async def _show_progress(self) -> None:
+        """Print a progress row whenever nothing was shown for a while."""
         now = asyncio.get_running_loop().time
         begun = self._wrote_at = now()
-        wait = QUIET
+        wait = QUIET_SECONDS
         while True:
             await asyncio.sleep(wait)
             if now() - self._wrote_at >= wait:
                 self._write(f"({self._terminal.doing} … {now() - begun:.0f} s, Ctrl-C stops it)\n")
-            wait = AGAIN
+            wait = PROGRESS_SECONDS
 
     def refresh(self) -> None:
         if rows := self._terminal.screen.take():
@@ -119,10 +119,10 @@ class PlainLines:
             loop.add_reader(descriptor, self._read)
 
     async def pick(self, listed: Sequence[Listed]) -> str | None:  # noqa: ARG002 - the shape
-        raise which_session()
+        raise missing_session_error()
 
     def offer_draft(self, text: str) -> None:
-        """The terminal itself keeps the line that is typed."""
+        """Do nothing: the terminal owns the line being typed."""
 
     def close(self) -> None:
         self._closed.set()

@@ -1,4 +1,4 @@
-"""Text as it is, as rows: broken between words, but for code, which stays whole so that it can be copied."""
+"""Plain text as rows: broken between words, except code, which stays whole so that it can be copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FENCE = "```"
 
 
 class PlainText:
-    """Makes rows of a text while it comes."""
+    """Renders a streamed text as rows."""
 
     def __init__(self, columns: Callable[[], int]) -> None:
         self._columns = columns
@@ -19,11 +19,11 @@ class PlainText:
 
     @property
     def is_growing(self) -> bool:
-        """Whether a row has begun that has not ended."""
+        """True while a row is unfinished."""
         return bool(self._line)
 
     def feed(self, text: str) -> list[str]:
-        """Take the next piece; the rows that are finished by it."""
+        """Add text; return the rows that became final."""
         *lines, rest = (self._line + text).split("\n")
         finished: list[str] = []
         for line in lines:
@@ -35,12 +35,12 @@ class PlainText:
         return finished + self._full()
 
     def end(self) -> list[str]:
-        """The text is over: the row that was still growing. The next piece begins a new text."""
+        """End the text and return the unfinished row. The next piece starts a new text."""
         line, self._line, self._fenced = self._line, "", False
         return [line] if line else []
 
     def growing(self) -> list[str]:
-        """What is to be seen of the row that has not ended."""
+        """Return the unfinished row."""
         return [self._line.rstrip()] if self._line.strip() else []
 
     def _full(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The reply to one question, printed at a terminal row by row as it comes."""
+"""The reply to a single question, printed at a terminal as it is streamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.settings import COLOR
 
 
 class PrintedReply:
-    """Shows Markdown as it is meant. What is said beside the reply is told elsewhere."""
+    """Prints a reply with rendered Markdown. Notices are printed elsewhere."""
 
     def __init__(self, app: App) -> None:
         colored = use_color(app.settings.get(COLOR), app.env)
@@ -21,7 +21,7 @@ class PrintedReply:
         self._screen = Screen(app.settings, lambda: columns, colored=colored, redraws=True)
 
     def show(self, event: TurnEvent) -> None:
-        """Print the rows that are finished by it."""
+        """Print the rows that became final."""
         if isinstance(event, TextDelta | Replied):
             self._screen.show(event)
         else:

@@ -1,4 +1,4 @@
-"""`hermes profiles`: which homes there are beside the default one, made and deleted on purpose."""
+"""`hermes profiles`: list, create, show and delete profiles. Each is a separate home."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hermes.settings import BASE_URL, MODEL, PROVIDER
 from hermes.store.inbox import running_gateway
 from hermes.store.reading import lend_tables, open_unchanged
 
-app = typer.Typer(help="List, make, show and delete profiles: homes of their own.", rich_markup_mode=None)
+app = typer.Typer(help="List, create, show and delete profiles. Each is a separate home.", rich_markup_mode=None)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile; `default` is the home beside them.")]
-LOCK_TIMEOUT = 5.0
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile; `default` is the default home.")]
+PROFILE_LOCK_TIMEOUT_SECONDS = 5.0
 
 
-class ProfileHeld(Struct, frozen=True):
-    """What a profile's home holds. A store that cannot be read has a `problem` and no counts."""
+class ProfileContents(Struct, frozen=True):
+    """Contents of a profile's home. If its store cannot be read, `problem` says why and the counts are 0."""
 
     name: str
     path: str
@@ -45,14 +45,14 @@ class ProfileHeld(Struct, frozen=True):
 
 @app.callback(invoke_without_command=True)
 def profiles(ctx: typer.Context, json: AsJson = False) -> None:
-    """List, make, show and delete profiles: homes of their own."""
+    """List, create, show and delete profiles. Each is a separate home."""
     if ctx.invoked_subcommand is None:
         list_profiles(json)
 
 
 @app.command("list")
 def list_profiles(json: AsJson = False) -> None:
-    """The profiles of this installation; `*` marks the one that is used without -p."""
+    """List the profiles; `*` marks the one used without -p."""
     here = Home.find(os.environ)
     found = [(home, _last_used(home)) for home in here.all()]
     if json:
@@ -71,18 +71,18 @@ def list_profiles(json: AsJson = False) -> None:
 
 @app.command("create")
 def create_profile(name: NameArgument) -> None:
-    """Make a profile: a home with settings, sessions, notes and plugins of its own."""
+    """Create a profile: a separate home with its own settings, sessions, notes and plugins."""
     home = Home.find(os.environ, name)
     if home.path.exists():
-        raise UsageError(f"the profile '{name}' is there already", hint=f"`hermes profiles show {name}` shows it")
+        raise UsageError(f"the profile '{name}' exists already", hint=f"`hermes profiles show {name}` shows it")
     home.ensure()
-    say(f"Made {home.path}. `hermes -p {name} chat` talks there; its settings are the defaults, and")
+    say(f"Created {home.path}. `hermes -p {name} chat` uses it. It has default settings;")
     say(f"`hermes -p {name} config set NAME VALUE` changes them. The memory server is shared by all profiles.")
 
 
 @app.command("show")
 def show_profile(name: NameArgument, json: AsJson = False) -> None:
-    """What a profile holds: its settings for model and memory, its sessions, its size on the disk."""
+    """Show a profile: its model and memory settings, its sessions, its size on disk."""
     home = Home.find_existing(os.environ, name)
     held, settings = _look(home), _settings_of(home)
     if json:
@@ -98,30 +98,30 @@ def show_profile(name: NameArgument, json: AsJson = False) -> None:
 def delete_profile(
     name: NameArgument, yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False
 ) -> None:
-    """Delete a profile with all that is in its home. Says first what will go and what stays."""
+    """Delete a profile and everything in its home. Shows first what is deleted and what stays."""
     home = Home.find_existing(os.environ, name)
     if home.profile is None:
-        raise UsageError("the default home is no profile, and is not deleted here", hint=f"It is {home.path}")
+        raise UsageError("the default home is not a profile and cannot be deleted here", hint=f"It is {home.path}")
     if home.path == Home.find(os.environ).path:
-        raise UsageError(f"HERMES_HOME names the profile '{name}'", hint="Unset it, so that another home is used")
+        raise UsageError(f"HERMES_HOME names the profile '{name}'", hint="Unset it, so that another home is in use")
     held = _look(home)
     if held.gateway_runs:
         raise UsageError(f"a gateway runs in '{name}'", hint=f"`hermes -p {name} gateway stop` ends it")
     say(f"This deletes {held.path}: its notes, settings, keys, plugins and logs, and {_describe(held)}.")
-    say(f"What memory was told stays there; `hermes -p {name} memory forget WORDS` has it forgotten before.")
+    say(f"Synced messages stay with the memory provider; before, `hermes -p {name} memory forget WORDS` removes them.")
     agree(f"Delete the profile '{name}' for good?", "deleting", "deleted", yes)
     _delete(home.path)
     say("Deleted.")
 
 
 def _last_used(home: Home) -> float | None:
-    """When its store was last written; None for a home where nobody has talked."""
+    """Return when the home's store was last written, or None if it has no store."""
     times = [path.stat().st_mtime for path in home.path.glob(f"{home.state_file.name}*")]
     return max(times, default=None)
 
 
 def _settings_of(home: Home) -> dict[str, str]:
-    """The settings that tell profiles apart; a broken file is said in their place."""
+    """Return the settings that distinguish profiles, or the error of a broken file."""
     try:
         found = read_configuration(home).settings
     except HermesError as error:
@@ -129,12 +129,12 @@ def _settings_of(home: Home) -> dict[str, str]:
     return {setting.key: str(setting.shown(found.get(setting))) for setting in (BASE_URL, MODEL, PROVIDER)}
 
 
-def _look(home: Home) -> ProfileHeld:
-    held = ProfileHeld(home.name, str(home.path), _last_used(home), bytes=_size(home))
+def _look(home: Home) -> ProfileContents:
+    held = ProfileContents(home.name, str(home.path), _last_used(home), bytes=_size(home))
     if not home.state_file.exists():
         return held
     try:
-        with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT) as tx:
+        with open_unchanged(home.state_file, lock_timeout=PROFILE_LOCK_TIMEOUT_SECONDS) as tx:
             lend_tables(tx)
             sessions, messages = (
                 int(tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0]) for table in ("sessions", "messages")
@@ -146,13 +146,13 @@ def _look(home: Home) -> ProfileHeld:
 
 
 def _size(home: Home) -> int:
-    """Bytes of its files; the profiles below the default home are homes of their own."""
+    """Return the size of the home's files in bytes, without the profiles below the default home."""
     others = home.path / PROFILES
     files = (path for path in home.path.rglob("*") if not path.is_dir() and others not in path.parents)
     return sum(path.lstat().st_size for path in files)
 
 
-def _describe(held: ProfileHeld) -> str:
+def _describe(held: ProfileContents) -> str:
     size = f"{held.bytes / 1_000_000:,.1f} MB"
     if held.problem:
         return f"a store that cannot be read ({held.problem}), {size}"
@@ -161,8 +161,8 @@ def _describe(held: ProfileHeld) -> str:
 
 
 def _delete(folder: Path) -> None:
-    """Take the folder away in one step and then empty it, so that no half of a profile is ever found. Of a link the
-    link alone goes."""
+    """Rename the folder, then delete it, so that a half-deleted profile is never visible. Of a symlink only the link is
+    removed."""
     try:
         if folder.is_symlink():
             folder.unlink()

@@ -1,6 +1,6 @@
-"""AGENTS.md of the directory that a terminal stands in, and which of them the person has trusted.
+"""AGENTS.md of the current directory, and which of these files the user has trusted.
 
-It is used only as it was when the person said yes: what is in the home's `trusted.json` is a hash of each, under the
+A file is used only as it was when the user trusted it: the home's `trusted.json` holds a hash of each, keyed by the
 real path of its directory.
 """
 
@@ -23,22 +23,22 @@ from hermes.home import Home
 from hermes.types import Json
 
 NAME = "AGENTS.md"
-LONGEST = 16_000
-"""Characters that a prompt takes of it; a longer one is not used."""
-MOST_BYTES = 4 * LONGEST
-MOST_TRUSTED = 1000
-UNUSED = "It is not used until that is mended"
+MAX_CHARS = 16_000
+"""Longer files are refused: this is their share of the prompt."""
+MAX_BYTES = 4 * MAX_CHARS
+MAX_TRUSTED = 1000
+UNUSED = "It is not used until that is fixed"
 CHANGED = "{} has changed since you trusted it, and is not used: `hermes trust` trusts it as it is now."
 State = Literal["trusted", "refused", "changed", "unknown"]
-Wish = Literal["yes", "no", "never"]
-Ask: TypeAlias = Callable[["ProjectFile", State], Wish]
-"""Ask the person whether a file is to be used, which is new or has changed; `never` holds until it changes."""
+TrustAnswer = Literal["yes", "no", "never"]
+Ask: TypeAlias = Callable[["ProjectFile", State], TrustAnswer]
+"""Asks the user whether to use a new or changed file; `never` holds until it changes."""
 REFUSED = "not "
-"""What stands before the hash of a file that the person does not want to be asked about."""
+"""Prefix of the hash of a file that the user does not want to be asked about."""
 
 
 class ProjectFile(Struct, frozen=True):
-    """A directory's AGENTS.md as it was when it was read."""
+    """A directory's AGENTS.md as it was read."""
 
     path: Path
     text: str
@@ -49,8 +49,8 @@ class ProjectFile(Struct, frozen=True):
 
 
 def find_project_file(directory: Path) -> ProjectFile | None:
-    """The file of a directory, None where there is none. Raises HomeError for one that cannot be used: too long, no
-    text, or a link that leads out of the directory."""
+    """Return a directory's AGENTS.md, or None. Raises HomeError if it is too long, not text, or a link that leads out
+    of the directory."""
     try:
         folder = directory.resolve(strict=True)
         path = (folder / NAME).resolve(strict=True)
@@ -66,20 +66,20 @@ def find_project_file(directory: Path) -> ProjectFile | None:
         raise _unusable(path, error.strerror or "it cannot be read") from error
     except UnicodeDecodeError as error:
         raise _unusable(path, "it is not UTF-8 text") from error
-    if len(text) > LONGEST:
-        raise _unusable(path, f"it has more than {LONGEST:,} characters")
+    if len(text) > MAX_CHARS:
+        raise _unusable(path, f"it has more than {MAX_CHARS:,} characters")
     return ProjectFile(folder / NAME, text) if text.strip() else None
 
 
 def _read(path: Path) -> bytes:
-    """What a regular file holds, up to a little more than fits; neither a link that came since nor a pipe is opened."""
+    """Read a regular file, up to one byte over the limit. Does not open pipes, or links made meanwhile."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "it is no regular file")
-        found = file.read(MOST_BYTES + 1)
-    if len(found) > MOST_BYTES:
-        raise OSError(0, f"it has more than {LONGEST:,} characters")
+            raise OSError(0, "it is not a regular file")
+        found = file.read(MAX_BYTES + 1)
+    if len(found) > MAX_BYTES:
+        raise OSError(0, f"it has more than {MAX_CHARS:,} characters")
     return found
 
 
@@ -88,16 +88,16 @@ def _unusable(path: Path, why: str) -> HomeError:
 
 
 def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
-    """What a session that begins here is to work by: the file that was trusted, or is now; None to `ask` where nobody
-    can be asked. That it is used, or is not though the person might think so, is said on standard error."""
+    """Return the AGENTS.md for sessions begun here: a trusted file, or one trusted now. Without `ask` the user is not
+    asked. Prints to standard error whether it is used."""
     try:
         file = find_project_file(Path.cwd())
         if file is None:
             return None
         trusted = TrustedFiles(home)
         state = trusted.state(file)
-        if state in ("changed", "unknown") and ask is not None and (wish := ask(file, state)) != "no":
-            trusted.keep(file, is_wanted=wish == "yes")
+        if state in ("changed", "unknown") and ask is not None and (answer := ask(file, state)) != "no":
+            trusted.keep(file, is_wanted=answer == "yes")
             state = trusted.state(file)
     except HomeError as error:
         note(f"hermes: {printable(error.line())}")
@@ -112,27 +112,27 @@ def choose_project_file(home: Home, ask: Ask | None) -> ProjectFile | None:
 
 
 class TrustedFiles:
-    """The files that the person of a home has trusted, and those that are not to be asked about."""
+    """The files that a home's user has trusted, and those not to be asked about."""
 
     def __init__(self, home: Home) -> None:
         self._file = home.path / "trusted.json"
 
     def state(self, file: ProjectFile) -> State:
-        """What the person said of this file, as it is."""
+        """Return the user's decision about this version of the file."""
         known = self._read().get(str(file.path.parent))
         if known is None or (known.startswith(REFUSED) and known != f"{REFUSED}{file.digest}"):
             return "unknown"
         return "refused" if known.startswith(REFUSED) else "trusted" if known == file.digest else "changed"
 
     def keep(self, file: ProjectFile, *, is_wanted: bool) -> None:
-        """From now on the file is used as it is now, or not asked about until it changes."""
+        """Store the decision: use the file as it is now, or do not ask until it changes."""
         with locked(self._file):
             kept = {name: known for name, known in self._read().items() if name != str(file.path.parent)}
-            newest = dict(list(kept.items())[-(MOST_TRUSTED - 1) :])
+            newest = dict(list(kept.items())[-(MAX_TRUSTED - 1) :])
             self._write({**newest, str(file.path.parent): f"{'' if is_wanted else REFUSED}{file.digest}"})
 
     def drop(self, directory: Path) -> bool:
-        """What the person said of a directory's file counts no more; whether anything was said."""
+        """Forget the decision about a directory's file. Returns True if there was one."""
         with locked(self._file):
             kept = self._read()
             was = kept.pop(str(directory.resolve()), None) is not None
@@ -141,7 +141,7 @@ class TrustedFiles:
             return was
 
     def listed(self) -> list[str]:
-        """The directories whose file is trusted, by their real paths. Raises HomeError for a list that is damaged."""
+        """Return the directories with a trusted file, by real path. Raises HomeError if the list is damaged."""
         return sorted(name for name, known in self._read().items() if not known.startswith(REFUSED))
 
     def _read(self) -> dict[str, str]:
@@ -150,9 +150,9 @@ class TrustedFiles:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise HomeError(f"cannot read {self._file}", hint="Remove it: you are asked again") from error
+            raise HomeError(f"cannot read {self._file}", hint="Delete it: you will be asked again") from error
         if not isinstance(found, dict) or not all(isinstance(known, str) for known in found.values()):
-            raise HomeError(f"{self._file} is none of ours", hint="Remove it: you are asked again")
+            raise HomeError(f"{self._file} is not a list of trusted files", hint="Delete it: you will be asked again")
         return found
 
     def _write(self, known: dict[str, str]) -> None:

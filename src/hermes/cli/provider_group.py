@@ -1,5 +1,5 @@
-"""`hermes NAME …`: the commands of the memory provider that is chosen, and what completion offers of them. No provider
-is known by name here."""
+"""`hermes NAME …`: the commands of the chosen memory provider, and their completion. No provider is named in this
+code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from hermes.types import Json
 
 
 def provider_group(name: str, profile: str | None) -> typer.Typer | None:
-    """The commands of a provider, or None when there is none of that name. Raises UsageError while it is not chosen."""
+    """Return a provider's commands, or None if no provider has that name. Raises UsageError if it is not the chosen
+    one."""
     app = App.load(profile)
     if name == NONE or name not in provider_names(app.home.plugins):
         return None
@@ -36,7 +37,7 @@ def provider_group(name: str, profile: str | None) -> typer.Typer | None:
 
 
 def chosen_group(profile: str | None) -> tuple[str, typer.Typer] | None:
-    """The chosen provider with its commands, where it has some."""
+    """Return the chosen provider's name and commands, or None if it has none."""
     app = App.load(profile)
     name = app.settings.get(PROVIDER)
     group = None if name == NONE else _commands_of(app, name)
@@ -44,7 +45,7 @@ def chosen_group(profile: str | None) -> tuple[str, typer.Typer] | None:
 
 
 def offered_names(profile: str | None) -> list[str]:
-    """The providers there are, whichever is chosen; none where that cannot be read."""
+    """Return the names of all providers; empty if they cannot be read."""
     try:
         return [name for name in provider_names(Home.find(os.environ, profile).plugins) if name != NONE]
     except HermesError:
@@ -52,7 +53,7 @@ def offered_names(profile: str | None) -> list[str]:
 
 
 def offered_tree(name: str, profile: str | None) -> dict[str, Json] | None:
-    """The commands of a memory provider as data, None where it is not chosen or has none."""
+    """Return a provider's commands as data, or None if it is not chosen or has none."""
     try:
         group = provider_group(name, profile)
     except HermesError:

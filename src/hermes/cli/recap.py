@@ -1,4 +1,4 @@
-"""What a person is told of a session that is gone on with."""
+"""The recap of a resumed session."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from hermes.types import Message, Session
 
 
 class Recap(Struct, frozen=True):
-    """Which session it is, and its last exchange: what a person said and, unless it has none, the reply."""
+    """A resumed session's heading and last exchange: a message and its reply, if any."""
 
     headline: str
     exchange: tuple[Message, ...] = ()
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether what was said last has no reply."""
+        """True if the last message has no reply."""
         return bool(self.exchange) and self.exchange[-1].role == "user"
 
 
 async def recap(store: Store, session: Session) -> Recap:
-    """Which session it is and what was said in it last."""
+    """Return the recap of a session."""
     view = await store.read(lambda tx: store.compressions.view(tx, session.id))
     said = [message for message in view.messages if message.role in ("user", "assistant") and message.content]
     asked = next((number for number in reversed(range(len(said))) if said[number].role == "user"), len(said))
     exchange = [*said[asked : asked + 1], *said[asked + 1 :][-1:]]
-    called = f" “{printable(session.title)}”" if session.title else ""
+    title = f" “{printable(session.title)}”" if session.title else ""
     count = "1 message" if session.message_count == 1 else f"{session.message_count} messages"
-    return Recap(f"Going on with {session.id}{called} ({count}).", tuple(exchange or said[-1:]))
+    return Recap(f"Resuming {session.id}{title} ({count}).", tuple(exchange or said[-1:]))

@@ -1,6 +1,6 @@
-"""A window whose width changes: terminals fold, cut or join what was drawn, each its own way, so it is drawn anew.
+"""Redrawing after the window's width changes: terminals reflow old rows in different ways, so they are drawn anew.
 
-Rows that a terminal has moved above its window meanwhile may be there a second time: that cannot be seen from here.
+Rows that the terminal has scrolled out of its window may appear twice there: that cannot be detected.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from hermes.cli.rows import columns_of
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
 
-KEPT = 500
-"""Printed rows that can be shown again: more than any window has."""
+MAX_KEPT_ROWS = 500
+"""Printed rows kept for redrawing: more than any window has."""
 CODES = r"\x1b\[[0-9;]*m"
 TOP, EMPTY_ROW, WRAP = "\x1b[H", "\x1b[2K", "\x1b[?7h"
 
 
 class PrintedRows:
-    """The rows above the prompt, printed once and again whenever the window gets another width."""
+    """The rows above the prompt, redrawn whenever the window's width changes."""
 
     def __init__(self, rows: Iterable[str]) -> None:
-        self._rows = deque(rows, maxlen=KEPT)
+        self._rows = deque(rows, maxlen=MAX_KEPT_ROWS)
         self._has_window = False
 
     def add(self, rows: Iterable[str]) -> None:
         self._rows.extend(rows)
 
     def heed_width(self, app: Application[str]) -> None:
-        """Draw anew whatever of them is in the window, before the prompt is drawn in another width."""
+        """Redraw the visible rows before the prompt is drawn at a new width."""
         drawn = app.output.get_size().columns
         erase = app.renderer.erase
 
@@ -56,16 +56,16 @@ class PrintedRows:
         prompt_rows = screen.height if screen is not None else 1
         shown = self._last_that_fit(size.columns, max(1, size.rows - prompt_rows))
         if not self._has_window and len(shown) == len(self._rows):
-            # What others left in the window is moved above it, once.
+            # rows of earlier programs are scrolled out of the window, once
             output.write_raw(f"\x1b[{size.rows};1H" + "\n" * size.rows)
         self._has_window = True
-        # Row by row: what is erased at once, tmux keeps above the window.
+        # row by row: tmux keeps a copy of rows erased at once
         output.write_raw(TOP + f"{EMPTY_ROW}\x1b[B" * size.rows + TOP + WRAP)
         output.write_raw("".join(f"{row}\r\n" for row in shown))
         output.flush()
 
     def _last_that_fit(self, columns: int, rows: int) -> list[str]:
-        """The last printed rows that there is room for."""
+        """Return the last printed rows that fit."""
         shown: list[str] = []
         used = 0
         for row in reversed(self._rows):

@@ -1,4 +1,4 @@
-"""`hermes memory reread`: messages that an earlier version read are read again by this one."""
+"""`hermes memory reread`: run this version's analysis over messages that an earlier version processed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ POLL_SECONDS, REPORT_SECONDS = 0.5, 5.0
 def reread(
     ctx: typer.Context,
     workspace: Annotated[str, typer.Argument(help="The workspace.")] = "hermes",
-    yes: Annotated[bool, typer.Option("--yes", help="Read without asking.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Bring back what was retired and remove what was added.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Restore retired conclusions and remove added ones.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Read all messages of a workspace again, and conclude what earlier versions did not. What would be done is
-    shown first. One that was cut off goes on by itself; --undo stops it."""
+    """Process all messages of a workspace again and add conclusions that earlier versions missed. Shows first what
+    would change. An interrupted run resumes by itself; --undo stops it."""
     from hermes.transfer.remote import Remote  # loads httpx
 
     url, key, _ = server_of(ctx, None)
@@ -51,19 +49,19 @@ def reread(
 
 def _show(workspace: str, found: dict[str, Any]) -> None:
     note(f"{workspace} has {found['messages']:,} messages.")
-    note(f"Of the newest {found['looked_at']:,}, {found['would_add']:,} sentences would be concluded anew:")
+    note(f"Of the newest {found['looked_at']:,}, {found['would_add']:,} sentences would become new conclusions:")
     for line in found["examples"]:
         note(f"  {printable(line)}")
     if found["was_deleted"]:
-        note("Something was deleted here. What an earlier version deleted may be concluded again from other messages.")
+        note("Conclusions were deleted here. They may be added again from other messages.")
 
 
 def _wait(remote: Remote) -> dict[str, Any]:
-    """Wait until all is read, and say how far it is. The server goes on when this ends earlier."""
-    told = time.monotonic()
+    """Wait until all messages are processed, and print progress. The server continues if this process ends."""
+    printed_at = time.monotonic()
     while (found := remote.ask("GET", "ext/reread"))["left"]:
-        if time.monotonic() - told >= REPORT_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() - printed_at >= REPORT_SECONDS:
+            printed_at = time.monotonic()
             note(f"{found['left']:,} left, {found['added']:,} added")
         time.sleep(POLL_SECONDS)
     return dict(found)

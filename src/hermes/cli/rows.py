@@ -1,4 +1,4 @@
-"""Breaking text into rows that fit a terminal, while the text is still growing."""
+"""Breaking text into rows that fit a terminal, also while the text grows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 import unicodedata
 
 JOINER = "\u200d"
-LONGEST_WORD = 2000
-"""Characters without a break, such as an address, that are kept in one line."""
+MAX_WORD_CHARS = 2000
+"""Longer words, such as addresses, are broken."""
 
 
 def width_of(character: str) -> int:
-    """How many columns a character takes: none when it combines with the one before, two when it is wide."""
+    """Return the columns of a character: 0 if it combines with the one before, 2 if it is wide, else 1."""
     if character.isascii():
         return 1
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
@@ -20,22 +20,21 @@ def width_of(character: str) -> int:
 
 
 def columns_of(text: str) -> int:
-    """How many columns a text takes."""
+    """Return the columns of a text."""
     return len(text) if text.isascii() else sum(map(width_of, text))
 
 
 def fold(text: str, columns: int) -> tuple[list[str], str]:
-    """The rows that are full, broken between words or wide characters, and the rest, which may still grow.
+    """Return the full rows, broken between words or wide characters, and the rest, which may still grow.
 
-    A word that is wider than a row stays whole, unless it is endless: the terminal breaks it without putting a line
-    end into it.
+    A word wider than a row stays whole up to a limit: the terminal wraps it without adding a line end.
     """
     *full, (start, end) = spans(text, columns)
     return [text[first:last] for first, last in full], text[start:end]
 
 
 def spans(text: str, columns: int) -> list[tuple[int, int]]:
-    """Where each row begins and ends, at least one. Blanks at a break belong to no row."""
+    """Return the start and end of each row, at least one. Spaces at a break belong to no row."""
     found: list[tuple[int, int]] = []
     start = 0
     while place := _break(text, start, columns):
@@ -47,8 +46,7 @@ def spans(text: str, columns: int) -> list[tuple[int, int]]:
 
 
 def tight_spans(text: str, columns: int) -> list[tuple[int, int]]:
-    """Like `spans`, but a word that is wider than a row is broken too: no row is wider than `columns`, which is 2 at
-    least."""
+    """Like `spans`, but breaks wide words too: no row is wider than `columns` (at least 2)."""
     found: list[tuple[int, int]] = []
     for start, end in spans(text, columns):
         used, begin = 0, start
@@ -63,7 +61,7 @@ def tight_spans(text: str, columns: int) -> list[tuple[int, int]]:
 
 
 def _break(text: str, start: int, columns: int) -> int:
-    """Where the row that begins at `start` ends: the last good place that fits, else the first one there is, else 0."""
+    """Return where the row that begins at `start` ends: the last break that fits, else the first break, else 0."""
     used = found = full = 0
     has_begun = False
     for place in range(start, len(text)):
@@ -74,7 +72,7 @@ def _break(text: str, start: int, columns: int) -> int:
             found = place
             if used > columns:
                 return found
-        if place - start >= LONGEST_WORD and full > start:
+        if place - start >= MAX_WORD_CHARS and full > start:
             return found or full
         has_begun = has_begun or character != " "
         full = full if used > columns else place
@@ -94,7 +92,7 @@ def _may_break(text: str, place: int) -> bool:
 
 
 def hang(line: str, columns: int) -> str:
-    """A line of two columns, such as a command and what it does, with the second one folded below itself."""
+    """Wrap a two-column line, such as a command and its description, within its second column."""
     found = re.match(r"(?:\S.{0,28}?)? {2,}(?=\S)", line)
     if found is None or columns_of(line) <= columns or 2 * found.end() > columns:
         return line
@@ -103,7 +101,7 @@ def hang(line: str, columns: int) -> str:
 
 
 def head(text: str, columns: int) -> str:
-    """The beginning of `text` on one row, with `…` when there is more."""
+    """Return the start of `text` on one row, with `…` if it was cut."""
     flat = " ".join(text.split())
     if columns_of(flat) <= columns:
         return flat

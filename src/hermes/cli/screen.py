@@ -1,4 +1,4 @@
-"""What is to be seen of a conversation, as rows. Finished rows are taken and printed; what follows them still grows."""
+"""A conversation as rows. Finished rows are taken and printed; the rest still grows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.cli.own_name import advise
 from hermes.cli.pastes import Pastes
 from hermes.cli.plain_text import PlainText
 from hermes.cli.rows import fold, hang, head
-from hermes.cli.session_watch import Overheard
+from hermes.cli.session_watch import OthersMessages
 from hermes.cli.styled import paint
 from hermes.cli.tool_row import ToolRow
 from hermes.events import (
@@ -35,19 +35,20 @@ from hermes.settings import MARKDOWN, MEMORY_NOTICES, SHOW_REASONING, Settings
 from hermes.store.held_lease import WAITING
 
 PERSON = f"{BOLD};32"
-"""The style of what the person says."""
+"""The style of the user's messages."""
 
-ASK_AGAIN = " (`/retry` asks again)"
-"""Said where a reply broke off."""
+RETRY_HINT = " (`/retry` tries again)"
+"""Added where a reply was cut off."""
 
 Format: TypeAlias = Markdown | PlainText
-"""What makes rows of a text while it comes."""
+"""Renders a streamed text as rows."""
 
 
 class Screen:
-    """Makes rows of what happens. One blank row ends each turn and each command, however the model spaced its reply.
+    """Renders a conversation's events as rows. One blank row ends each turn and command, whatever spacing the model
+    used.
 
-    Where rows cannot be drawn over (`redraws` is false), a reply stays as it was written and a tool call has two rows.
+    If rows cannot be redrawn (`redraws` is false), a reply keeps its Markdown and a tool call takes two rows.
     """
 
     def __init__(self, settings: Settings, columns: Callable[[], int], *, colored: bool, redraws: bool) -> None:
@@ -70,16 +71,16 @@ class Screen:
 
     @property
     def has_finished(self) -> bool:
-        """Whether there are rows to take."""
+        """True if finished rows can be taken."""
         return bool(self._finished)
 
     @property
     def is_growing(self) -> bool:
-        """Whether something has begun that has not ended."""
+        """True while a text or tool call is unfinished."""
         return self._format.is_growing or self._tool is not None
 
     def rows(self) -> list[str]:
-        """Everything that was not taken yet: what to show meanwhile."""
+        """Return all rows not taken yet, finished or growing."""
         growing = [self._paint(row) for row in self._format.growing()]
         if self._tool is not None:
             growing.append(self.dim(self._tool.running(time.monotonic(), self._columns())))
@@ -91,56 +92,56 @@ class Screen:
         return [*self._finished, *([""] * self._blank if self._begun else []), *growing]
 
     def take(self) -> list[str]:
-        """The finished rows, to be printed once."""
+        """Return and remove the finished rows, for printing."""
         taken, self._finished = self._finished, []
         return taken
 
     def say(self, text: str) -> None:
-        """Whole lines, broken between words; what stands in two columns stays in them."""
+        """Add lines, wrapped between words; two-column lines keep their columns."""
         self._add_lines("\n".join(hang(line, self._columns()) for line in text.split("\n")), "")
 
-    def remark(self, text: str) -> None:
-        """Whole lines beside the conversation."""
+    def add_notice(self, text: str) -> None:
+        """Add dimmed lines: notices beside the conversation."""
         self._add_lines(text, DIM)
 
     def said(self, text: str) -> None:
-        """What the person said; blank rows at the beginning of the answer are left out."""
+        """Add the user's message. Leading blank rows of the reply are dropped."""
         self._add_lines(text, PERSON)
         self._begun = False
 
     def put(self, rows: list[str]) -> None:
-        """Rows that were made elsewhere."""
+        """Add finished rows."""
         self.end_text()
         self._finished += rows
 
-    def overhear(self, overheard: Overheard) -> None:
-        """What others said in the session, each marked as theirs."""
-        if overheard.left_out:
-            self.remark(f"({overheard.left_out:,} earlier messages of others are left out)")
-        for message in overheard.messages:
+    def show_others(self, others: OthersMessages) -> None:
+        """Add messages that others wrote in the session, marked as such."""
+        if others.left_out:
+            self.add_notice(f"({others.left_out:,} earlier messages of others are left out)")
+        for message in others.messages:
             at, text = f"{datetime.fromtimestamp(message.timestamp):%H:%M}", message.content or ""
             if message.role == "user":
-                self.remark(f"(elsewhere, {at})")
+                self.add_notice(f"(elsewhere, {at})")
                 named = f"{message.author_name}: " if message.author_name else ""
                 self._add_lines(f"» {named}{Pastes().shorten(text)}".replace("\n", "\n  "), PERSON)
-            elif message is overheard.messages[0]:
-                self.remark(f"(elsewhere, {at}, the reply)")
+            elif message is others.messages[0]:
+                self.add_notice(f"(elsewhere, {at}, the reply)")
             if message.role != "user":
                 self._begun = False
                 self._grow(self._reply, text, "")
                 self.end()
-        if overheard.messages and overheard.messages[-1].role == "user":
+        if others.messages and others.messages[-1].role == "user":
             self.end()
 
     def end(self) -> None:
-        """A turn or a command is over: leave one blank row."""
+        """End a turn or command with one blank row."""
         self.end_text()
         self._tool, self._passing = None, ""
         self._finished.append("")
         self._blank, self._begun = 0, False
 
     def show(self, event: TurnEvent) -> None:
-        """Show what happened in a turn."""
+        """Add the rows for an event of a turn."""
         self._passing = ""
         match event:
             case TextDelta(text):
@@ -155,13 +156,13 @@ class Screen:
                 self.end_text()
                 self._passing = printable(text)
             case Notice(text):
-                self.remark(advise(text))
+                self.add_notice(advise(text))
             case Waiting():
-                self.remark(WAITING)
+                self.add_notice(WAITING)
             case Failed(message=message, text=text):
-                self.say(f"hermes: {message}{ASK_AGAIN if text else ''}")
+                self.say(f"hermes: {message}{RETRY_HINT if text else ''}")
             case Stopped():
-                self.remark("(stopped)")
+                self.add_notice("(stopped)")
             case Replied():
                 self.end_text()
             case _:
@@ -174,20 +175,20 @@ class Screen:
                 self.end_text()
                 self._tool = ToolRow(name, arguments, now)
                 if not self._redraws:
-                    self.remark(self._tool.running(now, columns))
+                    self.add_notice(self._tool.running(now, columns))
             case ToolProgress(name=name, text=text) if self._tool is not None:
                 self._tool.progress = text
                 if not self._redraws:
-                    self.remark(head(printable(f"· {name}: {text}"), columns))
+                    self.add_notice(head(printable(f"· {name}: {text}"), columns))
             case ToolFinished(result=result, ok=ok) if self._tool is not None:
                 tool, self._tool = self._tool, None
-                self.remark(tool.finished(result, ok, now, columns))
+                self.add_notice(tool.finished(result, ok, now, columns))
                 for line in self._after_tool:
                     self.say(line)
                 self._after_tool = []
 
     def _say_after_tool(self, text: str) -> None:
-        """What a tool did is told below its row."""
+        """Add a line, below the tool's row if a tool is running."""
         if self._tool is None:
             self.say(text)
         else:
@@ -200,7 +201,7 @@ class Screen:
         self._add(form.feed(printable(text).expandtabs(4)))
 
     def end_text(self) -> None:
-        """Finish the text that is growing."""
+        """End the growing text."""
         self._add(self._format.end())
 
     def _add(self, rows: list[str]) -> None:
@@ -220,11 +221,11 @@ class Screen:
         self.end_text()
 
     def dim(self, text: str) -> str:
-        """`text` as it shows beside the conversation, where the terminal can."""
+        """Return `text` dimmed, if colours are on."""
         return paint([(text, DIM)]) if self.colored else text
 
     def person(self, text: str) -> str:
-        """`text` as what the person says shows, where the terminal can."""
+        """Return `text` in the style of the user's messages, if colours are on."""
         return paint([(text, PERSON)]) if self.colored else text
 
     def _paint(self, row: str) -> str:

@@ -1,4 +1,4 @@
-"""`hermes sessions search`: what was said that fits a question, the best first."""
+"""`hermes sessions search`: full-text search over all messages, best match first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hermes.cli.start import AsJson, load_app, with_store
 from hermes.cli.table import print_table
 from hermes.db.engine import Tx
 from hermes.errors import UsageError
-from hermes.ranking.words import SAME, is_pair, split_words, telling_words
+from hermes.ranking.words import STEM_CHARS, is_pair, split_words, telling_words
 from hermes.scope import OWNER
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json
@@ -26,20 +26,22 @@ from hermes.store.store import Store
 from hermes.store.words import snippet
 
 DAY = timedelta(days=1)
-DATE = len("2026-01-31")
-OTHERS = 62
-"""Columns of the screen that the session, the time and the role take."""
-LEAST = 30
-SHORTEST = 3
-LimitOption = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="How many at most.")]
-SourceOption = Annotated[str | None, typer.Option("--source", help="Only sessions from here: cli, telegram, …")]
-Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only what was said from then on.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only what was said up to the end of then.")]
+DATE_CHARS = len("2026-01-31")
+OTHER_COLUMNS = 62
+"""Width of the session, time and role columns."""
+MIN_EXCERPT_COLUMNS = 30
+MIN_STEM_CHARS = 3
+LimitOption = Annotated[int, typer.Option("-n", "--limit", min=1, max=1_000_000, help="Maximum number of results.")]
+SourceOption = Annotated[str | None, typer.Option("--source", help="Only sessions of this source: cli, telegram, …")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DATE_CHARS", help="Only messages from this date on.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="DATE_CHARS", help="Only messages up to the end of this date.")
+]
 
 
 def search_sessions(
     ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(help='Words, a question or a date; "quoted words" must occur so.')],
+    words: Annotated[list[str], typer.Argument(help='Words, a question or a date; "quoted words" must occur exactly.')],
     limit: LimitOption = 10,
     session: Annotated[str | None, typer.Option("--session", help="Only in this session.")] = None,
     source: SourceOption = None,
@@ -47,7 +49,7 @@ def search_sessions(
     until: Until = None,
     json: AsJson = False,
 ) -> None:
-    """Search everything that was said, best match first."""
+    """Search all messages, best match first."""
     host = load_app(ctx)
     text = " ".join(words)
     start, end = _moment(since), _moment(until, whole_day=True)
@@ -77,39 +79,39 @@ def search_sessions(
 
 
 def _moment(written: str | None, *, whole_day: bool = False) -> float | None:
-    """The moment that someone wrote down; of a bare date its beginning, or the end of that whole day."""
+    """Parse a date or time. A bare date means its start, or with `whole_day` its end."""
     if written is None:
         return None
     text = written.strip()
     try:
         moment = datetime.fromisoformat(text)
-        return (moment + DAY if whole_day and len(text) <= DATE else moment).timestamp()
+        return (moment + DAY if whole_day and len(text) <= DATE_CHARS else moment).timestamp()
     except (ValueError, OverflowError, OSError) as error:
         hint = "Write it as 2026-01-31 or 2026-01-31T14:00; years 1 and 9999 are too far off"
-        raise UsageError(f"'{written}' is no date that can be searched for", hint=hint) from error
+        raise UsageError(f"'{written}' is not a date that can be searched for", hint=hint) from error
 
 
 def _excerpt(hit: HistoryHit, text: str) -> str:
-    """The part that matched, as much of it as this terminal has room for."""
+    """Return the matching part of a message, as long as the terminal allows."""
     if not sys.stdout.isatty():
         return hit.snippet
-    room = max(LEAST, shutil.get_terminal_size().columns - OTHERS)
+    room = max(MIN_EXCERPT_COLUMNS, shutil.get_terminal_size().columns - OTHER_COLUMNS)
     return snippet(hit.message.content or "", text, room)
 
 
 def _pattern(text: str) -> str:
-    """What the words of a question look like where they are found, in any form."""
+    """Return a pattern that matches the words of a query in any inflection."""
     words = [word.rstrip("*") for word in telling_words(split_words(text))]
     forms = [re.escape(word) if is_pair(word) else rf"\b{re.escape(_stem(word))}\w*" for word in words]
     return f"(?i){'|'.join(forms)}" if forms else ""
 
 
 def _stem(word: str) -> str:
-    return word[: min(SAME, max(SHORTEST, len(word) - 1))]
+    return word[: min(STEM_CHARS, max(MIN_STEM_CHARS, len(word) - 1))]
 
 
 def _progress(what: str) -> Callable[[int], None]:
-    """Says how far long work is, on a terminal, from the second batch on."""
+    """Return a callback that prints progress at a terminal, from the second batch on."""
     total = 0
 
     def report(done: int) -> None:

@@ -1,4 +1,4 @@
-"""How the memory server of this machine is, for `hermes doctor`: one that runs is asked for its health."""
+"""The memory server's part of `hermes doctor`: a running server is asked for its health."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hermes.home import Home
 from hermes.owner.server import read_server
 
 CHECK = "server"
-MORE = "`hermes memory status` says more"
+MORE = "`hermes memory status` shows details"
 
 
 def check_server(home: Home) -> Iterator[Finding]:
-    """What it says of itself. Nothing is started, and nothing is said where none runs: it starts when it is needed."""
+    """Report the health of a running memory server. Yields nothing if none runs: it starts on demand."""
     try:
         server = read_server(home)
     except (HomeError, SettingsError):
-        return  # a file of the home that says where memory is cannot be read: other checks say so
+        return  # the home's files are unreadable: other checks report that
     if server["problem"]:
         yield Finding(CHECK, "fail", server["problem"])
     elif server["running"]:

@@ -1,4 +1,4 @@
-"""A list of sessions to choose from: arrows move, letters narrow it down, Enter takes one, Esc leaves."""
+"""A session picker: arrows move, typing filters, Enter resumes, Esc cancels."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import Output
 
-SHOWN = 12
-"""Sessions that are to be seen at a time."""
-HELP = "↑ ↓ choose · type to filter · Enter goes on · Esc leaves"
+VISIBLE_ROWS = 12
+"""Sessions visible at a time."""
+HELP = "↑ ↓ choose · type to filter · Enter resumes · Esc cancels"
 MARK, GAP = "› ", "  "
 
 
 class SessionPicker:
-    """What is to be seen of a list of sessions, and what a key does to it."""
+    """The state of the picker: the filter, the marked session, and the visible rows."""
 
     def __init__(self, listed: Sequence[Listed]) -> None:
         self._listed = listed
         self.typed = ""
-        """What the list was narrowed down with."""
+        """The filter."""
         self._place = 0
 
     def matching(self) -> list[Listed]:
-        """The sessions that hold every word that was typed, in their title, first words or id."""
+        """Return the sessions whose title, first words or id contain every word of the filter."""
         words = self.typed.lower().split()
         return [one for one in self._listed if all(word in _searched(one) for word in words)]
 
     def chosen(self) -> Listed | None:
-        """The session that is marked; None when none matches."""
+        """Return the marked session; None if nothing matches."""
         found = self.matching()
         return found[self._place] if found else None
 
     def move(self, by: int) -> None:
-        """Mark another one; the ends are joined."""
+        """Move the mark by `by` rows; it wraps around."""
         if found := self.matching():
             self._place = (self._place + by) % len(found)
 
@@ -49,20 +49,21 @@ class SessionPicker:
         self.typed, self._place = typed, 0
 
     def rows(self, columns: int) -> list[tuple[bool, str]]:
-        """What is to be seen, each row with whether it is marked. The marked session's id is whole in a row below."""
-        found, first = self.matching(), max(0, self._place - SHOWN + 1)
+        """Return the visible rows, each with True if it is marked. A row below shows the full id of the marked
+        session."""
+        found, first = self.matching(), max(0, self._place - VISIBLE_ROWS + 1)
         seen = [
             (place == self._place, f"{MARK if place == self._place else GAP}{_row(one, columns - len(MARK))}")
-            for place, one in list(enumerate(found))[first : first + SHOWN]
+            for place, one in list(enumerate(found))[first : first + VISIBLE_ROWS]
         ]
         chosen = self.chosen()
-        more = f" · {self._place + 1} of {len(found)}" if len(found) > SHOWN else ""
-        below = "none matches" if chosen is None else f"{printable(chosen.session.id)}{more}"
+        more = f" · {self._place + 1} of {len(found)}" if len(found) > VISIBLE_ROWS else ""
+        below = "no match" if chosen is None else f"{printable(chosen.session.id)}{more}"
         return [*seen, (False, head(below, columns)), (False, head(HELP, columns))]
 
 
 async def pick_session(listed: Sequence[Listed], output: Output) -> str | None:
-    """The id of the session that the person chooses; None when they leave."""
+    """Let the user pick a session; return its id, or None if they cancel."""
     picker = SessionPicker(listed)
     return await _make_app(picker, output).run_async()
 
@@ -76,13 +77,13 @@ def _make_app(picker: SessionPicker, output: Output) -> Application[str | None]:
     def shown() -> StyleAndTextTuples:
         rows = picker.rows(output.get_size().columns)
         marked = [("bold" if is_marked else "", f"\n{row}") for is_marked, row in rows]
-        return [("", f"go on with: {printable(picker.typed)}"), *marked]
+        return [("", f"resume: {printable(picker.typed)}"), *marked]
 
-    window = Window(FormattedTextControl(shown), height=Dimension(max=SHOWN + 3), dont_extend_height=True)
+    window = Window(FormattedTextControl(shown), height=Dimension(max=VISIBLE_ROWS + 3), dont_extend_height=True)
     return Application(
         layout=Layout(window),
         key_bindings=_keys(picker),
-        # Of its own: the prompt, which waits below, may still take an Esc out of the one that it had.
+        # a separate input: the suspended prompt might still consume an Esc from its own
         input=create_input(),
         output=output,
         erase_when_done=True,
@@ -135,6 +136,6 @@ def _searched(one: Listed) -> str:
 
 
 def _row(one: Listed, columns: int) -> str:
-    """When it was last active, how many messages it has, and what it is called."""
+    """Return a session's row: last activity, number of messages, title."""
     before = f"{show_time(one.last_active)}  {one.session.message_count:>4}  "
     return f"{before}{head(printable(one.session.title or one.preview), max(8, columns - columns_of(before)))}"

@@ -1,4 +1,4 @@
-"""`hermes sessions usage`: the tokens that a session has spent, as `/usage` tells them in it."""
+"""`hermes sessions usage`: the tokens a session has used, as `/usage` shows them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hermes.types import LiveView, Session
 
 
 def session_usage(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
-    """The tokens that a session has spent, by model, and how many of them it takes now."""
+    """Show the tokens that a session has used, by model, and its present size."""
     session, view, counted = read_store(load_app(ctx), lambda store, tx: _read(store, tx, name))
     tokens = view_tokens(view)
     if json:

@@ -1,5 +1,5 @@
-"""Watches the session at a terminal: which messages others (a chat, another terminal) added, how many tokens it has
-spent and how full the model's window is."""
+"""Watches a terminal's session: messages added elsewhere (a chat, another terminal), tokens used, and how full the
+model's context window is."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from hermes.store.store import Store
 from hermes.store.usage import usage_of
 from hermes.types import Message, Spent
 
-MOST = 20
-"""Messages of others that the terminal shows at once. If there are more, it shows the newest and says how many it left
-out."""
+MAX_OTHERS_MESSAGES = 20
+"""Messages of others shown at once. Older ones are counted and left out."""
 
 
-class Overheard(Struct, frozen=True):
-    """Messages that others added, oldest first, and how many older ones were left out."""
+class OthersMessages(Struct, frozen=True):
+    """Messages added elsewhere, oldest first, and how many older ones were left out."""
 
     messages: tuple[Message, ...] = ()
     left_out: int = 0
 
 
 class SessionWatch:
-    """Remembers which messages of the session this terminal has shown. While nothing is new, `look` costs two index
-    lookups."""
+    """Tracks which messages of the session the terminal has shown. `look` costs two index lookups if nothing is new."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,18 +36,17 @@ class SessionWatch:
         self._measured: tuple[str, int, int] | None = None
         """Session, last message and epoch for which the gauge was computed."""
         self.gauge: Gauge | None = None
-        """Tokens spent and percentage of the window used; None before the first message, and where no model answers."""
+        """Tokens used and percentage of the context window; None before the first message, and without a model."""
 
-    async def accepted(self, session_id: str, message_id: int) -> Overheard:
-        """Call when the person's own message was stored. Returns what others said between the last message shown and
-        this one."""
+    async def accepted(self, session_id: str, message_id: int) -> OthersMessages:
+        """Record that the user's message was stored. Returns messages added elsewhere before it that were not shown
+        yet."""
         found = await self._read(session_id, before=message_id)
         self._shown = max(self._shown, message_id)
         return found
 
     async def turn_over(self, session_id: str) -> None:
-        """Call when the person's own turn has ended: its messages, up to the next one that anyone said, count as
-        shown."""
+        """Record that the user's turn has ended: its messages, up to the next one by anybody, count as shown."""
 
         def last_shown(tx: Tx) -> int:
             later = self._store.messages.said_after(tx, session_id, self._shown)
@@ -57,23 +54,22 @@ class SessionWatch:
 
         self._shown = max(self._shown, await self._store.read(last_shown))
 
-    async def look(self, agent: Agent | None) -> Overheard:
-        """What others said since the last look. Updates the gauge if the session has changed.
+    async def look(self, agent: Agent | None) -> OthersMessages:
+        """Return messages added elsewhere since the last look, and update the gauge if the session has changed.
 
-        While the store cannot be read, or when the session was deleted, this returns nothing: the person's next message
-        fails with the reason.
+        Returns nothing if the store cannot be read or the session was deleted: the next message reports the reason.
         """
         if agent is None:
             self._session_id = self.gauge = self._measured = None
-            return Overheard()
+            return OthersMessages()
         try:
             found = await self._read(agent.session_id)
             await self._measure(agent)
         except (StoreError, NotFoundError):
-            return Overheard()
+            return OthersMessages()
         return found
 
-    async def _read(self, session_id: str, before: int | None = None) -> Overheard:
+    async def _read(self, session_id: str, before: int | None = None) -> OthersMessages:
         is_new_here = self._session_id != session_id
         self._session_id = session_id
 
@@ -90,7 +86,7 @@ class SessionWatch:
         elif found:
             self._shown = found[-1].id
         said = [message for message in found if message.role in ("user", "assistant") and message.content]
-        return Overheard(tuple(said[-MOST:]), max(0, len(said) - MOST))
+        return OthersMessages(tuple(said[-MAX_OTHERS_MESSAGES:]), max(0, len(said) - MAX_OTHERS_MESSAGES))
 
     async def _measure(self, agent: Agent) -> None:
         store, session_id = self._store, agent.session_id

@@ -1,4 +1,4 @@
-"""`hermes sessions`: everything that was said, to list, read, search, name, export and delete."""
+"""`hermes sessions`: list, read, search, name, export and delete sessions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ app = typer.Typer(
 )
 
 INCOGNITO = "kept out of memory"
-"""The mark of what was said incognito or forgotten later."""
-UndoneOption = Annotated[bool, typer.Option("--undone", help="Also what was taken back, marked.")]
+"""Mark of messages that were sent incognito or forgotten later."""
+UndoneOption = Annotated[bool, typer.Option("--undone", help="Include messages that were undone, marked.")]
 
 
 @app.command("list")
@@ -44,10 +44,10 @@ def list_sessions(
     ctx: typer.Context,
     limit: LimitOption = 20,
     source: SourceOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also sessions that continue under another id.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include sessions that continue under another id.")] = False,
     json: AsJson = False,
 ) -> None:
-    """The sessions that were active last."""
+    """List sessions, the most recently active first."""
     host = load_app(ctx)
 
     def look(store: Store, tx: Tx) -> list[Listed]:
@@ -76,11 +76,12 @@ def list_sessions(
 def show_session(
     ctx: typer.Context,
     name: SessionArgument,
-    live: Annotated[bool, typer.Option("--live", help="Only what the model sees now.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Only messages the model sees now.")] = False,
     undone: UndoneOption = False,
     json: AsJson = False,
 ) -> None:
-    """A session's messages, oldest first: all of them, or with --live what the model sees. Snapshots work too."""
+    """Show a session's messages, oldest first: all of them, or with --live those the model sees. Accepts snapshots
+    too."""
     host = load_app(ctx)
     if snapshot_session(name) is not None:
         _print_view(read_store(host, lambda store, tx: store.compressions.snapshot(tx, name)), json)
@@ -95,7 +96,7 @@ def show_session(
 
 @app.command("snapshots")
 def list_snapshots(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:
-    """What a session was before each of its compressions. `hermes sessions show ID` reads one."""
+    """List the snapshots taken before each compression. `hermes sessions show ID` reads one."""
     host = load_app(ctx)
     taken = read_store(host, lambda store, tx: _read_snapshots(store, tx, name))
     if json:
@@ -123,12 +124,14 @@ app.command("usage")(session_usage)
 def title_session(
     ctx: typer.Context,
     name: SessionArgument,
-    title: Annotated[str | None, typer.Argument(help="The new title; without it the present one is printed.")] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="Take the title away.")] = False,
+    title: Annotated[
+        str | None, typer.Argument(help="The new title; without it, the current title is printed.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the title.")] = False,
 ) -> None:
     """Print a session's title, or change it."""
     if title is not None and not title.strip():
-        raise UsageError("a title cannot be empty", hint="--clear takes it away")
+        raise UsageError("a title cannot be empty", hint="--clear removes it")
 
     def change(store: Store, tx: Tx) -> str | None:
         session = store.sessions.find(tx, name)
@@ -150,9 +153,9 @@ def export_sessions(
     form: Annotated[Literal["jsonl", "md"], typer.Option("--format", help="JSON lines or Markdown.")] = "jsonl",
     undone: UndoneOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of standard output.")] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write sessions out, every message in order."""
+    """Export sessions with every message in order."""
     if bool(names) == everything:
         raise UsageError("name the sessions to export, or use --all", hint="`hermes sessions list` shows them")
     render = to_jsonl if form == "jsonl" else to_markdown
@@ -161,7 +164,7 @@ def export_sessions(
         listed = store.sessions.recent(tx, limit=-1, everything=True) if everything else []
         sessions = [one.session for one in listed] or [store.sessions.find(tx, name) for name in names or []]
         for session in sessions:
-            messages, marked = _said(store, tx, session.id, undone)
+            messages, marked = _read_messages(store, tx, session.id, undone)
             for line in render(session, messages, store.compressions.all(tx, session.id), marked):
                 put(f"{line}\n")
         return len(sessions)
@@ -170,7 +173,7 @@ def export_sessions(
         show_store(load_app(ctx), lambda store, tx: write(store, tx, sys.stdout.write))
         return
     if output.is_file() and not force:
-        raise UsageError(f"{output} is there already", hint="--force replaces it")
+        raise UsageError(f"{output} exists already", hint="--force replaces it")
     with replacing(output) as file:
         count = show_store(load_app(ctx), lambda store, tx: write(store, tx, file.write))
     note(f"{count} sessions written to {output}")
@@ -180,7 +183,7 @@ app.command("delete")(delete_session)
 
 
 def _read_snapshots(store: Store, tx: Tx, name: str) -> list[Snapshot]:
-    """Every snapshot of the session a person means, oldest first."""
+    """Return the snapshots of the named session, oldest first."""
     rows = store.compressions.all(tx, store.sessions.find(tx, name).id)
     return [read_snapshot(store, tx, row) for row in rows]
 
@@ -190,8 +193,8 @@ def _find_view(store: Store, tx: Tx, name: str) -> tuple[Session, LiveView]:
     return session, store.compressions.view(tx, session.id)
 
 
-def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
-    """What was said, on request with what was taken back; and the ids of all that was taken back."""
+def _read_messages(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator[Message], frozenset[int]]:
+    """Return a session's messages, with `undone` also retracted ones, and the ids of all retracted messages."""
     read = store.messages.with_undone if undone else store.messages.history
     return read(tx, session_id), frozenset(message.id for message in store.messages.undone(tx, session_id))
 
@@ -199,11 +202,11 @@ def _said(store: Store, tx: Tx, session_id: str, undone: bool) -> tuple[Iterator
 def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool) -> None:
     session = store.sessions.find(tx, name)
     compressions = store.compressions.all(tx, session.id)
-    messages, marked = _said(store, tx, session.id, undone)
+    messages, marked = _read_messages(store, tx, session.id, undone)
     following = store.sessions.live_id(tx, session.id)
     if as_json:
-        told = to_json(session, messages, compressions, marked)
-        print_json({**told, "continued_in": following if following != session.id else None})
+        session_json = to_json(session, messages, compressions, marked)
+        print_json({**session_json, "continued_in": following if following != session.id else None})
         return
     say(session_head(session))
     hidden = store.incognito.ranges(tx, session.id)
@@ -224,7 +227,7 @@ def _print_messages(
 ) -> None:
     for one in with_compressions(messages, compressions):
         if isinstance(one, Compression):
-            say(f"\n--- the model sees what is above as a summary ({one.snapshot_id}) ---")
+            say(f"\n--- the model sees the messages above as a summary ({one.snapshot_id}) ---")
         else:
             say(_message_text(one, mark_of(one)))
 

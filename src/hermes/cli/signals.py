@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 TO_END = ("SIGINT", "SIGTERM")
-"""What ends a server in good order."""
+"""Signals that end a server cleanly."""
 
 
 @contextmanager
 def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[Callable[[], None]]:
-    """Within the block these signals, where the system has them, call `act` on the loop, with their number; what is
-    given ends that before."""
+    """Call `act` on the event loop, with the signal's number, for each of these signals while the block runs. Yields a
+    function that ends that early."""
     loop = asyncio.get_running_loop()
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
 
-    def let_go() -> None:
+    def restore() -> None:
         while before:
             number, handler = before.popitem()
             try:
@@ -29,10 +29,10 @@ def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[C
 
     for number in numbers:
         try:
-            loop.add_signal_handler(number, act, number)  # a loop that waits for nothing else is woken by this alone
+            loop.add_signal_handler(number, act, number)  # also wakes an idle loop
         except NotImplementedError:  # Windows
             signal.signal(number, lambda number, _: loop.call_soon_threadsafe(act, number))
     try:
-        yield let_go
+        yield restore
     finally:
-        let_go()
+        restore()

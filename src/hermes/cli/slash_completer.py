@@ -1,4 +1,4 @@
-"""What Tab offers at a prompt that stays."""
+"""Tab completion for the live prompt."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def make_completer(conversation: TerminalConversation) -> Completer:
-    """What Tab offers: slash commands, and what goes after one."""
+    """Return a completer for slash commands and their arguments."""
     from prompt_toolkit.completion import Completer, Completion
 
     class SlashCompleter(Completer):
         def get_completions(self, _document: Document, _event: CompleteEvent) -> Iterable[Completion]:
-            return ()  # only the asynchronous door is used
+            return ()  # only the asynchronous method is used
 
         async def get_completions_async(
             self, document: Document, _event: CompleteEvent

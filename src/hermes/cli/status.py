@@ -1,4 +1,4 @@
-"""The status line: which model answers, in which session, what that has cost, and with which memory."""
+"""The status line: model, session, tokens used, and memory."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from hermes.cli.rows import columns_of, head
 
 APART = " · "
 NOT_CHOSEN = "not chosen yet"
-LEAST = 8
-"""Columns that a name keeps beside the counts."""
-FEW = 10_000
-"""Tokens that are named to the last one; of more, the thousands."""
+MIN_NAME_COLUMNS = 8
+"""Least width of a name beside the counts."""
+MIN_ROUNDED_TOKENS = 10_000
+"""Smaller counts are exact; larger ones are rounded to thousands."""
 
 
 class Gauge(Struct, frozen=True):
-    """Tokens that a session has spent, and how full the model's window is."""
+    """Tokens a session has used, and how full the context window is."""
 
     tokens: int
     percent: int
     is_estimate: bool = False
-    """The endpoint does not say what it counted."""
+    """True if the endpoint reports no usage."""
 
     @property
     def spent(self) -> str:
         about = "~" if self.is_estimate else ""
-        return about + (f"{self.tokens:,}" if self.tokens < FEW else f"{self.tokens / 1000:,.0f}k")
+        return about + (f"{self.tokens:,}" if self.tokens < MIN_ROUNDED_TOKENS else f"{self.tokens / 1000:,.0f}k")
 
 
 class ChatStatus(Struct, frozen=True):
-    """What a person always wants to see."""
+    """The contents of the status line."""
 
     model: str
-    """"" while nobody has chosen one and the endpoint has not said what it has."""
+    """Empty while no model is chosen and the endpoint has not listed its models."""
     session: str
     memory: str
     gauge: Gauge | None = None
@@ -42,7 +42,8 @@ class ChatStatus(Struct, frozen=True):
         return self.model or f"model {NOT_CHOSEN}"
 
     def line(self, columns: int) -> str:
-        """One row of at most `columns`: words go first, then ends of names, then the counts; memory is cut last."""
+        """Return one row of at most `columns`: labels are dropped first, then names are cut, then the counts; memory is
+        cut last."""
         counts = (f"{self.gauge.spent} tokens", f"window {self.gauge.percent} %") if self.gauge else ()
         full = APART.join(
             (f"model {self.model or NOT_CHOSEN}", f"session {self.session}", *counts, f"memory {self.memory}")
@@ -55,7 +56,7 @@ class ChatStatus(Struct, frozen=True):
 
     def _cut(self, columns: int) -> str:
         counts = f"{self.gauge.spent} tok{APART}{self.gauge.percent} %{APART}" if self.gauge else ""
-        if columns_of(counts) + columns_of(self.memory) + 2 * (len(APART) + LEAST) > columns:
+        if columns_of(counts) + columns_of(self.memory) + 2 * (len(APART) + MIN_NAME_COLUMNS) > columns:
             counts = ""
         free = columns - columns_of(counts) - columns_of(self.memory) - 2 * len(APART)
         session = head(self.session, max(4, free - min(columns_of(self._model), free // 2)))

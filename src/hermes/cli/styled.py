@@ -13,23 +13,23 @@ RESET = "\x1b[0m"
 
 
 def text_of(runs: Sequence[Run]) -> str:
-    """The text alone."""
+    """Return the text without styles."""
     return "".join(text for text, _ in runs)
 
 
 def paint(runs: Sequence[Run]) -> str:
-    """A row as a terminal takes it. Each run ends its own style, so that a row can be printed by itself."""
+    """Return a row with terminal codes. Each run resets its style, so that a row can be printed by itself."""
     parts = ((style, text_of(list(same))) for style, same in groupby(runs, key=itemgetter(1)))
     return "".join(f"\x1b[{style}m{text}{RESET}" if style else text for style, text in parts)
 
 
 def fold_runs(runs: Sequence[Run], columns: int) -> list[list[Run]]:
-    """Rows of at most `columns`, at least one; the last may still grow."""
+    """Break runs into rows of at most `columns`. Returns at least one row; the last may still grow."""
     return [cut(runs, start, end) for start, end in spans(text_of(runs), columns)]
 
 
 def cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
-    """The runs between two places of their text."""
+    """Return the runs between two positions of their text."""
     taken: list[Run] = []
     place = 0
     for text, style in runs:
@@ -41,6 +41,6 @@ def cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
 
 
 def trimmed(runs: Sequence[Run]) -> list[Run]:
-    """Without the blanks at the end."""
+    """Return the runs without trailing spaces."""
     text = text_of(runs)
     return cut(runs, 0, len(text.rstrip(" ")))

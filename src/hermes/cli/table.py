@@ -10,19 +10,19 @@ from collections.abc import Iterable, Sequence
 from hermes.cli.output import printable, use_color
 from hermes.cli.rows import columns_of
 
-LEAST = 24
-"""Columns of the screen that a column of the table keeps at least; with fewer there are blocks instead."""
-APART = 3
-"""Columns of the screen between two of the table."""
+MIN_COLUMN_WIDTH = 24
+"""Least width of a table column; with less, each row becomes a block."""
+GAP_COLUMNS = 3
+"""Gap between two table columns."""
 INDENT = "    "
 
 
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, color: str = "auto", marked: str = ""
 ) -> None:
-    """A table that fits the terminal: long cells are cut, but for those of the first column, which name the row. Where
-    too little would be left of them each row is a block of lines, with nothing cut. Without a terminal nothing is cut
-    or coloured. What the pattern `marked` finds in the last column is bold."""
+    """Print a table that fits the terminal: long cells are cut, except in the first column, which names the row. On
+    narrow terminals each row becomes a block of lines with nothing cut. Without a terminal nothing is cut or coloured.
+    Matches of the pattern `marked` in the last column are bold."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -38,7 +38,7 @@ def print_table(
         width=screen if at_terminal else 1000 + 2 * sum(widths),
         highlight=False,
     )
-    fitted = fit_widths(widths, screen - APART * (len(columns) - 1) - 2)
+    fitted = fit_widths(widths, screen - GAP_COLUMNS * (len(columns) - 1) - 2)
     if at_terminal and fitted is None:
         for row in shown:
             for line in block(columns, row, screen):
@@ -59,20 +59,20 @@ def print_table(
 
 
 def fit_widths(widths: Sequence[int], room: int) -> list[int] | None:
-    """`widths` cut down to `room`, the widest first, but never the first one; None when too little would be left."""
+    """Return `widths` cut down to `room`, widest first but never the first column; None if too little would be left."""
     fitted = list(widths)
     while (excess := sum(fitted) - room) > 0:
         widest = max(range(1, len(fitted)), key=lambda place: fitted[place], default=0)
-        if widest == 0 or fitted[widest] <= LEAST:
+        if widest == 0 or fitted[widest] <= MIN_COLUMN_WIDTH:
             return None
-        rest = max([LEAST, *(fitted[place] for place in range(1, len(fitted)) if place != widest)])
+        rest = max([MIN_COLUMN_WIDTH, *(fitted[place] for place in range(1, len(fitted)) if place != widest)])
         fitted[widest] = max(fitted[widest] - excess, min(rest, fitted[widest] - 1))
     return fitted
 
 
 def block(columns: Sequence[str], row: Sequence[str], screen: int) -> list[str]:
-    """A row as lines: its cells side by side as far as they fit, a long one in lines of its own. A count has its
-    column's name beside it."""
+    """Return a row as lines: short cells side by side, a long one on its own lines. A count is followed by its column's
+    name."""
     lines = [row[0]]
     named = zip(columns[1:], row[1:], strict=True)
     for cell in [f"{cell} {name}" if cell.isdigit() and name.endswith("s") else cell for name, cell in named if cell]:
@@ -84,7 +84,7 @@ def block(columns: Sequence[str], row: Sequence[str], screen: int) -> list[str]:
 
 
 def _wrapped(text: str, screen: int) -> list[str]:
-    """`text` in indented lines; a word that is longer than a line stays whole."""
+    """Return `text` in indented lines; words longer than a line stay whole."""
     lines = [INDENT]
     for word in text.split():
         blank = "" if lines[-1] == INDENT else " "

@@ -1,4 +1,4 @@
-"""A conversation at a terminal from its greeting to its end."""
+"""A conversation at a terminal, from greeting to end."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from hermes.embedded.place import find_place
 
 GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Alt-Enter (new line), Ctrl-D (leave)"
 PLAIN_GREETING = f"hermes {__version__} · /help, /unfold (tool calls), Ctrl-D (leave)"
-"""Where a line is all that can be typed."""
-FINISHING = "Telling memory the rest; Ctrl-C leaves that to another process …"
+"""The greeting for terminals without multi-line input."""
+FINISHING = "Saving to memory; Ctrl-C leaves that to a background process …"
 CLEAR_ROW = "\x1b[K"
-PATIENCE = 0.5
-"""Seconds before anything is said of the end."""
+CLOSING_NOTICE_SECONDS = 0.5
+"""Delay before the closing message is shown."""
 
 
 async def talk(conversation: TerminalConversation, typed: Sequence[str] = ()) -> int:
-    """Talk, `typed` first, until the person leaves or the terminal goes away. A memory server of ours that runs is kept
-    so long: who comes back to an open chat finds it there."""
+    """Run the conversation, `typed` first, until the user leaves or the terminal closes. Keeps our memory server
+    running meanwhile."""
     home = conversation.app.home
     with keeping(find_place(home, load_shared_env(home))):
         code = await _talk(conversation, typed)
@@ -48,18 +48,18 @@ async def _talk(conversation: TerminalConversation, typed: Sequence[str]) -> int
         return LivePrompt(terminal, greeting) if can_redraw() else PlainLines(terminal)
 
     terminal = Terminal(conversation, open_front, typed)
-    # A closed window and a polite end stop the reply and keep it, rather than losing it.
+    # a closed window or SIGTERM stops the reply and stores what came so far
     with on_signals(("SIGHUP", "SIGTERM"), lambda number: terminal.leave(128 + number)):
         code = await terminal.run()
-    if unsaid := len(terminal.waiting):
+    if unsent := len(terminal.waiting):
         with suppress(OSError):  # the window was closed
-            sys.stdout.write(f"{unsaid} {'message was' if unsaid == 1 else 'messages were'} not said.\n")
+            sys.stdout.write(f"{unsent} {'message was' if unsent == 1 else 'messages were'} not sent.\n")
             sys.stdout.flush()
     return code
 
 
 async def _greet(conversation: TerminalConversation) -> list[str]:
-    """Print how the conversation begins; the rows of that."""
+    """Print the greeting and the recap, and return their rows."""
     columns = shutil.get_terminal_size().columns
     screen = screen_of(conversation, lambda: columns, redraws=can_redraw())
     screen.say(GREETING if can_redraw() else PLAIN_GREETING)
@@ -75,30 +75,31 @@ async def _greet(conversation: TerminalConversation) -> list[str]:
 
 
 async def _leave(conversation: TerminalConversation) -> None:
-    """Close the session, and say so when it takes a while: nobody has to wait for it. The terminal may be gone."""
+    """Close the session. Shows a message if that takes a while; Ctrl-C leaves the rest to a background process. The
+    terminal may be gone."""
     here = conversation.session_id
     leaving = asyncio.create_task(conversation.end())
     with suppress(OSError), on_signals(["SIGINT"], lambda _: leaving.cancel()):
-        await _tell_while(leaving, FINISHING)
+        await _show_progress(leaving, FINISHING)
     if leaving.cancelled():
         conversation.is_hurried = True
         await conversation.end()
     with suppress(OSError):
         if here is not None:
-            sys.stdout.write(advise(f"`hermes chat -s {here}` goes on with it.\n"))
+            sys.stdout.write(advise(f"`hermes chat -s {here}` resumes it.\n"))
         sys.stdout.flush()
 
 
-async def _tell_while(work: asyncio.Task[bool], text: str) -> None:
-    """Say what is done and for how long, once it takes more than a moment, until it is over."""
+async def _show_progress(work: asyncio.Task[bool], text: str) -> None:
+    """Print `text` and the elapsed seconds while `work` runs, once it takes more than a moment."""
     begun = asyncio.get_running_loop().time()
-    redraws, wait = can_redraw(), PATIENCE
+    redraws, wait = can_redraw(), CLOSING_NOTICE_SECONDS
     while not (await asyncio.wait({work}, timeout=wait))[0]:
         if redraws:
             sys.stdout.write(f"\r{text} {asyncio.get_running_loop().time() - begun:.0f} s")
-        elif wait == PATIENCE:
+        elif wait == CLOSING_NOTICE_SECONDS:
             sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
         wait = 1.0
-    if redraws and wait != PATIENCE:
+    if redraws and wait != CLOSING_NOTICE_SECONDS:
         sys.stdout.write(f"\r{CLEAR_ROW}")

@@ -1,8 +1,8 @@
-"""The conversation at a terminal: what is typed is said in order, and replies are shown as they come.
+"""A conversation at a terminal: typed messages run in order, and replies are shown as they stream in.
 
     front ── hear ── waiting ── turn or command ── screen ── front
 
-A front is how the terminal is used: `LivePrompt` where rows can be redrawn, `PlainLines` where they cannot.
+There are two front ends: `LivePrompt` if rows can be redrawn, else `PlainLines`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from hermes.settings import COLOR
 from hermes.slash.here import Again, Say
 from hermes.slash.table import find_command
 
-LOOK = 1.0
-"""Seconds between two looks at what others say in the session."""
+LOOK_SECONDS = 1.0
+"""Interval of looking for messages added elsewhere in the session."""
 
-MOST_SAID, MOST_REPLIED = 4, 11
-"""Rows of what the person said, and of the reply, that are shown at most."""
-LONGEST = 2000
-"""Characters of either: a row of code may be wider than the window."""
-MORE = "… (`hermes sessions show {}` has all of it)"
+MAX_MESSAGE_ROWS, MAX_REPLY_ROWS = 4, 11
+"""Rows shown of the last message and of its reply."""
+MAX_RECAP_CHARS = 2000
+"""Characters shown of either, since a row of code may be wider than the window."""
+MORE = "… (`hermes sessions show {}` shows all of it)"
 ANEW = "(A new session begins with your next message.)"
-UNANSWERED = "(It has no reply: `/retry` answers it.)"
+UNANSWERED = "(This message has no reply: `/retry` answers it.)"
 
 
 class Terminal:
-    """Says what is typed, in order. `/stop` and `/quit` do not wait their turn."""
+    """Runs typed messages and commands in order. `/stop` and `/quit` run at once."""
 
     def __init__(
         self,
@@ -55,13 +55,13 @@ class Terminal:
         self._typed_before = typed_before
         self._front = open_front(self)
         self.screen = self._new_screen()
-        """The rows to show."""
+        """The conversation as rows."""
         self._waiting: deque[Typed] = deque()
         self._wake = asyncio.Event()
         self._stop: asyncio.Event | None = None
         self._code: int | None = None
         self.doing = ""
-        """What is under way, in a word or two; "" when nothing is."""
+        """Name of the running command or model; "" when idle."""
         self._watch = SessionWatch(conversation.store)
         self._known: ChatStatus | None = None
 
@@ -70,21 +70,21 @@ class Terminal:
 
     @property
     def status(self) -> ChatStatus:
-        """What the status line says."""
+        """The contents of the status line."""
         return replace(self.conversation.status, gauge=self._watch.gauge)
 
     @property
     def waiting(self) -> tuple[Typed, ...]:
-        """What was typed while a reply came, and is said next."""
+        """Messages typed while a reply came; they run next."""
         return tuple(self._waiting)
 
     def begin(self) -> None:
-        """The front listens: say what was typed before it did."""
+        """Run what was typed before the front end listened."""
         for text in self._typed_before:
             self.hear(Typed(text, text))
 
     def hear(self, typed: Typed) -> None:
-        """The person typed this and pressed Enter."""
+        """Take a typed line: run it, queue it, or stop or leave at once."""
         found = find_command("terminal", typed.shown)
         overtaking = found.command.name if found is not None and found.command.overtakes else ""
         if overtaking == "quit":
@@ -96,26 +96,26 @@ class Terminal:
             self._wake.set()
 
     def interrupt(self) -> bool:
-        """End what is under way; False when nothing is, or it was told already."""
+        """Stop the running work. Returns False if none runs or it was stopped already."""
         if self._stop is None or self._stop.is_set():
             return False
         self._stop.set()
         return True
 
     def take_back(self) -> tuple[Typed, ...]:
-        """What was typed ahead, which is not said now."""
+        """Remove and return the queued messages."""
         taken = self.waiting
         self._waiting.clear()
         return taken
 
     def leave(self, code: int = 0) -> None:
-        """End the conversation; a reply that is coming is stopped and kept as far as it came."""
+        """End the conversation. A running reply is stopped; what came so far is stored."""
         self._code = code if self._code is None else self._code
         self.interrupt()
         self._wake.set()
 
     async def run(self) -> int:
-        """Until the person leaves. A terminal that went away is a way of leaving."""
+        """Run until the user leaves or the terminal closes. Returns the exit code."""
         listening = asyncio.create_task(self._front.listen())
         listening.add_done_callback(lambda _: self.leave())
         try:
@@ -133,20 +133,20 @@ class Terminal:
                 return self._waiting.popleft()
             self._wake.clear()
             try:
-                async with asyncio.timeout(LOOK):
+                async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
             except TimeoutError:
-                self.conversation.agents.memory.warm_up()  # the person stays: who leaves at once starts nothing
+                self.conversation.agents.memory.warm_up()  # not at once: a user who leaves right away starts no server
                 await self._look_around()
         return None
 
     async def _look_around(self) -> None:
-        """Show what others said in the session meanwhile, and what they changed: its title, whether it is incognito."""
-        overheard = await self._watch.look(self.conversation.agent)
-        with suppress(StoreError):  # the person's next message fails with the reason
+        """Show messages added elsewhere, and changes of the title or incognito mode."""
+        others = await self._watch.look(self.conversation.agent)
+        with suppress(StoreError):  # the next message reports the reason
             await self.conversation.look_again()
-        if overheard.messages:
-            self.screen.overhear(overheard)
+        if others.messages:
+            self.screen.show_others(others)
             await self._front.show_aside()
         elif self.status != self._known:
             self._front.refresh()
@@ -190,13 +190,13 @@ class Terminal:
         async with aclosing(self.conversation.take_turn(said, stop)) as events:
             async for event in events:
                 if isinstance(event, Accepted):
-                    self.screen.overhear(await self._watch.accepted(event.session_id, event.message_id))
+                    self.screen.show_others(await self._watch.accepted(event.session_id, event.message_id))
                 self.screen.show(event)
                 self._front.refresh()
                 is_gone = isinstance(event, Failed) and event.kind == "gone"
         if is_gone:
             await self.conversation.leave("deleted")
-            self.screen.remark(ANEW)
+            self.screen.add_notice(ANEW)
             self._front.offer_draft(said.text if isinstance(said, Say) else "")
         if self.conversation.session_id is not None:
             await self._watch.turn_over(self.conversation.session_id)
@@ -209,17 +209,17 @@ def screen_of(conversation: TerminalConversation, columns: Callable[[], int], *,
 
 
 def recap_rows(recap: Recap, screen: Screen) -> list[str]:
-    """The last exchange of a session as it was seen when it was said; `screen` is made for this alone."""
+    """Return the last exchange of a session as rows, rendered on `screen`, a fresh one."""
     rows: list[str] = []
     for message in recap.exchange:
         whole, is_said = message.content or "", message.role == "user"
-        text = whole[:LONGEST]
+        text = whole[:MAX_RECAP_CHARS]
         if is_said:
             screen.said(PROMPT + Pastes().shorten(text).replace("\n", f"\n{INDENT}"))
         else:
             screen.show(TextDelta(text))
             screen.end_text()
-        made, most = screen.take(), MOST_SAID if is_said else MOST_REPLIED
+        made, most = screen.take(), MAX_MESSAGE_ROWS if is_said else MAX_REPLY_ROWS
         if len(made) > most or text != whole:
             made = [*made[: most - 1], screen.dim(advise(MORE.format(message.session_id)))]
         rows += made

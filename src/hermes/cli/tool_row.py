@@ -1,4 +1,4 @@
-"""A tool call as one row: its name, its arguments in short, and how it went."""
+"""A tool call as one row: its name, short arguments, and outcome."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hermes.cli.output import printable
 from hermes.cli.rows import columns_of, head
 from hermes.types import Json
 
-REASON = 60
-"""Columns that the reason of a failure takes at most."""
+MAX_REASON_COLUMNS = 60
+"""Longer failure reasons are cut."""
 
 
 class ToolRow(Struct):
-    """A call that was begun at `begun`, on the clock of whoever asks for its row."""
+    """A tool call that started at `begun`, in the caller's clock."""
 
     name: str
     arguments: str
@@ -24,22 +24,22 @@ class ToolRow(Struct):
     progress: str = ""
 
     def running(self, now: float, columns: int) -> str:
-        """While it runs: what it does last, and for how long."""
+        """Return the row of a running call: its progress and elapsed time."""
         return self._row(self.progress or short(self.arguments), f"… {now - self.begun:.0f} s", columns)
 
     def finished(self, result: str, ok: bool, now: float, columns: int) -> str:
-        reason = "" if ok else f": {head(printable(result), REASON)}"
+        reason = "" if ok else f": {head(printable(result), MAX_REASON_COLUMNS)}"
         return self._row(short(self.arguments), f"{'✓' if ok else '✗'} {now - self.begun:.1f} s{reason}", columns)
 
     def _row(self, middle: str, end: str, columns: int) -> str:
-        """What is in the middle gives way."""
+        """Return the row; its middle part is cut if it is too long."""
         name = f"· {printable(self.name)}"
         room = columns - columns_of(name) - columns_of(end) - 2
         return head(f"{name} {head(printable(middle), room) if room > 1 else ''} {end}", columns)
 
 
 def short(arguments: str) -> str:
-    """The arguments of a call without the signs of JSON; as they are when they are no JSON object."""
+    """Return a call's arguments without JSON punctuation, or unchanged if they are not a JSON object."""
     with suppress(ValueError, RecursionError):
         values: Json = json.loads(arguments)
         if isinstance(values, dict):

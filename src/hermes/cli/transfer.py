@@ -1,4 +1,4 @@
-"""`hermes memory export` and `import`: a workspace as a file, from and to any Honcho server."""
+"""`hermes memory export` and `import`: copy a workspace between a file and any Honcho server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hermes.embedded.connect import connect
 from hermes.embedded.place import find_place
 
 URL, KEY = "HONCHO_URL", "HONCHO_API_KEY"
-EVERY = 1000
-"""How many items there are between two lines of progress."""
+ITEMS_PER_REPORT = 1000
+"""Items between two progress lines."""
 
 
 def export(
@@ -28,8 +28,8 @@ def export(
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Write a workspace of a Honcho server to a file. One that was cut off goes on. HONCHO_API_KEY is the key."""
-    # Only these two commands need a client.
+    """Export a workspace of a Honcho server to a file. An interrupted export resumes. HONCHO_API_KEY is the key."""
+    # imported late: only these two commands need a client
     from hermes.transfer.export import export_workspace
     from hermes.transfer.own_server import OwnSource
     from hermes.transfer.public_source import PublicSource
@@ -40,14 +40,14 @@ def export(
     try:
         own = "export" in remote.extensions()
         source = OwnSource(remote) if own else PublicSource(remote)
-        report = export_workspace(source, workspace, file, _teller("exported"))
+        report = export_workspace(source, workspace, file, _progress_printer("exported"))
     finally:
         remote.close()
     if json:
         print_json(report)
     else:
         say(f"{workspace}: {_sum(report['counts'])} in {printable(str(file))}")
-        _print_counts("not told by the server", report["lacking"])
+        _print_counts("not provided by the server", report["lacking"])
     return 0
 
 
@@ -59,9 +59,9 @@ def import_(
     ] = None,
     json: AsJson = False,
 ) -> int:
-    """Bring a workspace from a file to a Honcho server. One that was cut off goes on. HONCHO_API_KEY is the key.
+    """Import a workspace from a file into a Honcho server. An interrupted import resumes. HONCHO_API_KEY is the key.
 
-    The code is 1 when the server refused something."""
+    Exits with 1 if the server refused something."""
     from hermes.transfer.importing import Progress, import_file
     from hermes.transfer.lines import check_file
     from hermes.transfer.own_server import OwnTarget
@@ -76,7 +76,7 @@ def import_(
         path = file.with_name(file.name + ".progress")
         progress = Progress.take_up(path, checked.sha256, name, checked.workspace)
         target = OwnTarget(remote) if own else PublicTarget(remote)
-        report = import_file(target, checked, file, progress, _teller("imported"))
+        report = import_file(target, checked, file, progress, _progress_printer("imported"))
     finally:
         remote.close()
     if json:
@@ -87,8 +87,8 @@ def import_(
 
 
 def server_of(ctx: typer.Context, given: str | None) -> tuple[str, str | None, str]:
-    """Return URL, key and lasting name of the server. That of this home is started when it does not run; its port
-    changes with each start, so its name is its folder."""
+    """Return the server's URL, key and stable name. This home's server is started if needed; its port changes, so its
+    name is its folder."""
     home = find_home(ctx)
     env = load_shared_env(home)
     if url := given or env.get(URL):
@@ -98,28 +98,28 @@ def server_of(ctx: typer.Context, given: str | None) -> tuple[str, str | None, s
     return found.base_url, found.api_key, str(place.folder)
 
 
-def _teller(done: str) -> Callable[[str, int], None]:
-    """Tells how far it is, not more often than is good."""
-    told: dict[str, int] = {}
+def _progress_printer(done: str) -> Callable[[str, int], None]:
+    """Return a callback that prints progress, every `ITEMS_PER_REPORT` items."""
+    printed: dict[str, int] = {}
 
-    def tell(section: str, count: int) -> None:
-        if count >= told.get(section, 0) + EVERY:
-            told[section] = count
+    def report(section: str, count: int) -> None:
+        if count >= printed.get(section, 0) + ITEMS_PER_REPORT:
+            printed[section] = count
             note(f"{count} {section} {done}")
 
-    return tell
+    return report
 
 
 def _print_import(report: Mapping[str, Any]) -> None:
-    say(f"{report['workspace']}: {_sum(report['carried'])} brought to {report['to']}")
+    say(f"{report['workspace']}: {_sum(report['carried'])} imported into {report['to']}")
     if any(report["present"].values()):
-        say(f"there already: {_sum(report['present'])}")
+        say(f"already there: {_sum(report['present'])}")
     _print_counts("not in the file", report["not_in_file"])
-    _print_counts("could not be carried", report["not_carried"])
+    _print_counts("could not be imported", report["not_carried"])
     for refused in report["refusals"]:
         say(f"refused: line {refused['line']}: {printable(refused['reason'])}")
     if report["refused"] > len(report["refusals"]):
-        say(f"refused in all: {report['refused']}")
+        say(f"refused in total: {report['refused']}")
 
 
 def _print_counts(title: str, counts: Mapping[str, int]) -> None:

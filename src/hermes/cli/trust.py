@@ -1,4 +1,4 @@
-"""`hermes trust`, and the question at a terminal in a directory whose AGENTS.md nobody has trusted yet."""
+"""`hermes trust`, and the question about an AGENTS.md that is not trusted yet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.output import note, print_json, printable, say
-from hermes.cli.project_file import NAME, ProjectFile, State, TrustedFiles, Wish, find_project_file
+from hermes.cli.project_file import NAME, ProjectFile, State, TrustAnswer, TrustedFiles, find_project_file
 from hermes.cli.start import AsJson, find_home
 from hermes.errors import NotFoundError
 
 OPTIONS = {
-    "no": "go on without it",
-    "yes": "trust it as it is now; when it changes you are asked again",
+    "no": "continue without it",
+    "yes": "trust it as it is now; you will be asked again when it changes",
     "never": "do not ask about it again until it changes",
     "show": "show it first",
 }
@@ -23,12 +23,12 @@ OPTIONS = {
 
 def trust(
     ctx: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="The directory; where you are unless given.")] = Path(),
-    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Show the directories that are trusted.")] = False,
+    directory: Annotated[Path, typer.Argument(help="The directory; default: the current one.")] = Path(),
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the trusted directories.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Let terminal sessions that begin in a directory work by its AGENTS.md, as it is now."""
+    """Let the agent follow a directory's AGENTS.md, as it is now, in terminal sessions that begin there."""
     home = find_home(ctx)
     trusted = TrustedFiles(home)
     if listed:
@@ -43,22 +43,22 @@ def trust(
         return
     if remove:
         was = trusted.drop(directory)
-        note(f"{NAME} of {printable(str(directory.resolve()))} {'is not used any more' if was else 'was not trusted'}.")
+        note(f"{NAME} of {printable(str(directory.resolve()))} {'is no longer used' if was else 'was not trusted'}.")
         return
     file = find_project_file(directory)
     if file is None:
-        raise NotFoundError(f"there is no {NAME} with a text in {directory.resolve()}", hint="")
+        raise NotFoundError(f"there is no {NAME} with text in {directory.resolve()}", hint="")
     home.ensure()
     trusted.keep(file, is_wanted=True)
     note(f"Trusted: {printable(str(file.path))}, {len(file.text):,} characters.")
 
 
-def wants(file: ProjectFile, state: State) -> Wish:
-    """Ask the person at the terminal whether the agent is to work by a file; they may look at it first."""
-    why = "has changed since you trusted it" if state == "changed" else "is new to me"
+def wants(file: ProjectFile, state: State) -> TrustAnswer:
+    """Ask the user whether the agent may follow a file. They may view it first."""
+    why = "has changed since you trusted it" if state == "changed" else "is new"
     dialog, lines = TerminalDialog(), len(file.text.splitlines())
     size = "1 line" if lines == 1 else f"{lines} lines"
-    asked = f"{file.path}, {size}, {why}. Shall the agent work by it in sessions that begin here?"
+    asked = f"{file.path}, {size}, {why}. Shall the agent follow it in sessions that begin here?"
     while (answer := dialog.choose(printable(asked), OPTIONS, "no")) == "show":
         say(printable(file.text))
-    return cast(Wish, answer)
+    return cast(TrustAnswer, answer)

@@ -1,4 +1,4 @@
-"""`hermes web`: the owner's page in a browser, served on this machine alone until Ctrl-C, and a key for its JSON."""
+"""`hermes web`: the owner's web page, served on this machine until Ctrl-C, and a key for its JSON API."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def web(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
 ) -> None:
-    """Talk, see what is remembered and why, and correct it, in a browser on this machine. The link that is printed
-    works once; when it was used, the next one is printed."""
+    """Talk, see what is remembered and why, and correct it, in a browser on this machine. The printed link works once;
+    after it was used, the next one is printed."""
     if ctx.invoked_subcommand is not None:
         return
     app = load_app(ctx)
-    serving = import_module("hermes.web.server")  # by name: only who serves needs a web server
+    serving = import_module("hermes.web.server")  # imported late: only this command needs a web server
     links = list[str]()
 
     def announce(link: str) -> None:
@@ -52,7 +52,7 @@ def web(
         stopping = asyncio.Event()
         with keeping(find_place(app.home, load_shared_env(app.home))):
             with on_signals(TO_END, lambda _: stopping.set()):
-                note("The page is open to whoever has this link, once. Ctrl-C ends it.")
+                note("Anyone with this link can open the page, once. Ctrl-C ends it.")
                 models = import_module("hermes.cli.memory_model").HomeMemoryModel()
                 await serving.serve(app, store, models, port, announce, stopping)
 
@@ -63,12 +63,12 @@ def web(
 @commands.command()
 def key(
     ctx: typer.Context,
-    remove: Annotated[bool, typer.Option("--remove", help="Let no key open the JSON any more.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the key.")] = False,
 ) -> None:
-    """Make a key for the JSON under /api, and print it once. The key before it works no more."""
+    """Create a key for the JSON API under /api, and print it once. The previous key stops working."""
     home = find_home(ctx)
     if remove:
         note("The key is removed." if remove_web_key(home) else "There was no key.")
         return
     say(make_web_key(home))
-    note("Send it as `Authorization: Bearer KEY`; docs/web.md lists what there is. It is not shown again.")
+    note("Send it as `Authorization: Bearer KEY`; docs/web.md describes the API. The key is not shown again.")

@@ -35,7 +35,7 @@ CompressionOutcome = Literal["done", "skipped", "busy", "failed"]
 LastLook: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
 """Called with the messages that are about to leave the window, with a time limit. A HermesError is logged."""
 
-LEASE_SECONDS = 30.0
+COMPRESSION_LEASE_SECONDS = 30.0
 LAST_LOOK_SECONDS = 20.0
 FACT_SCAN_DELAY_SECONDS = 0.05
 FACT_SCAN_TIMEOUT_SECONDS = 0.03
@@ -96,7 +96,7 @@ class Compressor(Struct, frozen=True):
     policy: CompressionPolicy
     owner: str
     deadline: float = 180.0
-    lease: float = LEASE_SECONDS
+    lease: float = COMPRESSION_LEASE_SECONDS
     last_look: LastLook | None = None
     last_look_deadline: float = LAST_LOOK_SECONDS
 

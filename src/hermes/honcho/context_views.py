@@ -31,7 +31,7 @@ class Whose(Struct, frozen=True):
     agents: frozenset[str] = frozenset()
     """Agents of all profiles: a guest's chats with two of them may share one session."""
     called: str = ""
-    """What the person is called, where that is another name than the peer's."""
+    """The person's display name if it differs from the peer name."""
 
     def name_of(self, peer: str) -> str:
         """Return how headings name a peer."""

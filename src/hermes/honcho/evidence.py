@@ -26,7 +26,7 @@ from hermes.ranking.claims import split_speaker
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.utterances import only_asks
 from hermes.ranking.words import share_held, split_words, telling_words
-from hermes.types import NOT_TOLD, RecalledLine
+from hermes.types import UNANSWERED_SCORE, RecalledLine
 
 MAX_CANDIDATES = 50
 """Messages requested for one question."""
@@ -121,11 +121,11 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         line = disarm(f"{message.peer_id}: {written or write_out(chosen, said.on)}")
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
-        certainty = one.certainty if found.is_told else NOT_TOLD
+        certainty = one.certainty if found.is_told else UNANSWERED_SCORE
         held = RecalledLine(chosen, message.peer_id, said.on.timestamp(), certainty)
         quotes.setdefault(line, Quote(said.day, said.at, line, why, held))
     concluded: dict[str, Quote] = {}
-    unsure = None if found.is_told else NOT_TOLD
+    unsure = None if found.is_told else UNANSWERED_SCORE
     for rank, fact in enumerate(found.conclusions):
         text = disarm(" ".join(fact.content.split()))
         if not any(text in quote for quote in quotes):

@@ -26,7 +26,7 @@ MAX_PARTS = 100_000
 MAX_ITEMS = 10_000
 """Items that one search returns; the next search finds further ones."""
 PAGE_ROWS = 100
-MAX_PAGES = 100
+MAX_SEARCH_PAGES = 100
 """Pages of another server's list that are read, with the newest rows."""
 MAX_CARDS = 300
 """Cards of another server that are read: each peer's own, then the agent's, then all others."""
@@ -85,7 +85,7 @@ class RememberedWords:
         for row in self._listed("conclusions"):
             concluded += 1
             found += _concluded(row, wording)
-        if concluded >= MAX_PAGES * PAGE_ROWS:
+        if concluded >= MAX_SEARCH_PAGES * PAGE_ROWS:
             stays.append(f"only the newest {concluded:,} conclusions were looked at; there may be more")
         pairs = list(islice(self._pairs(), MAX_CARDS + 1))
         for observer, observed in pairs[:MAX_CARDS]:
@@ -113,7 +113,7 @@ class RememberedWords:
 
     def _listed(self, what: str) -> Iterator[HeldRow]:
         """Yield the items of a list of any Honcho server; none if the workspace does not exist."""
-        for page in range(1, MAX_PAGES + 1):
+        for page in range(1, MAX_SEARCH_PAGES + 1):
             path = f"{self._server.workspace}/{what}/list?page={page}&size={PAGE_ROWS}"
             found = _rows(self._server.ask("POST", path, missing={"items": []}, json={}))
             yield from found

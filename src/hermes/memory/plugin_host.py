@@ -17,14 +17,14 @@ from hermes.db.queue_items import find
 from hermes.errors import ProviderError
 from hermes.memory.command_host import acquaintances
 from hermes.memory.outbox import Outbox, Spot
-from hermes.memory.plugin_thread import MAX_REASON_CHARS
+from hermes.memory.plugin_thread import MAX_ERROR_CHARS
 from hermes.memory.provider import Acquaintance
 from hermes.memory.values import Conversation, Delivered, Parked, Speaker
 from hermes.store.memory_rows import all_places, find_place, get_value, set_value
 from hermes.store.store import Store
 from hermes.types import Json
 
-POLL_SECONDS = 0.05
+WORK_POLL_SECONDS = 0.05
 """How often the outcome of an entry, and a lock held by another process, are checked."""
 KEPT_KIND = "kept"
 MAX_VALUE_CHARS = 64_000
@@ -83,10 +83,10 @@ class PluginHost(Struct, frozen=True):
                 return Parked(item.reason or "")
             if self.clock.now() >= until:
                 return None
-            await self.clock.sleep(POLL_SECONDS)
+            await self.clock.sleep(WORK_POLL_SECONDS)
 
     def trouble(self, about: str, line: str | None) -> None:
-        self.report_trouble(about, None if line is None else " ".join(line.split())[:MAX_REASON_CHARS])
+        self.report_trouble(about, None if line is None else " ".join(line.split())[:MAX_ERROR_CHARS])
 
     async def ask_model(self, instructions: str, text: str, until: float) -> str:
         if self.begin_asking is None:
@@ -109,7 +109,7 @@ class PluginHost(Struct, frozen=True):
             except Timeout:
                 if self.clock.now() >= until:
                     raise TimeoutError(f"another process holds {path}.lock") from None
-            await self.clock.sleep(POLL_SECONDS)
+            await self.clock.sleep(WORK_POLL_SECONDS)
         try:
             yield
         finally:

@@ -28,7 +28,7 @@ MAX_BLOCKING_CALLS = 16
 """Limits the threads for `asyncio.to_thread` in hooks."""
 MAX_SPAWNED_TASKS = 64
 """Limits the plugin's own background tasks."""
-MAX_REASON_CHARS = 300
+MAX_ERROR_CHARS = 300
 CANCEL_GRACE_SECONDS = 0.05
 """The part of a deadline in which a cancelled late hook may end, so that the line is free again."""
 CLOSE_TIMEOUT_SECONDS = 0.2
@@ -88,7 +88,7 @@ class _OwnOutput:
         if not threading.current_thread().name.startswith(THREAD_NAME):
             return self._stdout.write(text)
         if line := text.strip():
-            log.info("the memory provider printed: %s", line[:MAX_REASON_CHARS])
+            log.info("the memory provider printed: %s", line[:MAX_ERROR_CHARS])
         return len(text)
 
 
@@ -230,7 +230,7 @@ def describe(error: BaseException) -> str:
     except BaseException:  # noqa: BLE001 - the provider's own code again
         said = "(it cannot be described)"
     named = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    return named if len(named) <= MAX_REASON_CHARS else f"{named[: MAX_REASON_CHARS - 1]}…"
+    return named if len(named) <= MAX_ERROR_CHARS else f"{named[: MAX_ERROR_CHARS - 1]}…"
 
 
 def _check_result(hook: str, value: T, expect: Expected[T]) -> HookResult[T]:

@@ -136,7 +136,7 @@ class Host(Protocol):
 
     @property
     def owner_name(self) -> str:
-        """What the owner is called, on one line, to be shown; "" where nobody said it. It names no peer."""
+        """The owner's display name, on one line; "" if unknown. Not a peer name."""
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run `work` on the plugin's loop in the background; it is cancelled at shutdown. Raises ProviderError if 64

@@ -1,4 +1,5 @@
-"""Texts as vectors: what an embedder is, and how its vectors are stored. Whoever starts us chooses one."""
+"""Embedders, which turn texts into vectors, and how vectors are stored. The caller that starts the server chooses
+one."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float32]
 PIECE_CHARS = 900
-"""A long text is embedded in pieces: one vector for all of it says nothing."""
+"""Length of the pieces in which a long text is embedded: a single vector for all of it finds little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What vectors are made by. Only vectors of one space can be compared, so a folder holds those of one."""
+    """The vector space of an embedder. Only vectors of one space can be compared, so a folder holds vectors of one."""
 
     embedder: str
     dimension: int
@@ -26,22 +27,22 @@ class Space:
 
 
 SHIPPED = Space("wordllama/l2_supercat_256", 256)
-"""Of the vectors that come with us and need no other service."""
+"""Space of the bundled word vectors, which need no other service."""
 
 
 class TextRefusedError(Exception):
-    """An embedder does not take these texts; fewer or shorter ones it may."""
+    """The embedder does not accept these texts; fewer or shorter texts may be accepted."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one space."""
+    """Turn texts into vectors of one space."""
 
     @property
     def space(self) -> Space:
-        """What its vectors can be compared with."""
+        """Space of the vectors that this embedder returns."""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text, of length 1, or all zeros for one without words.
+        """Return one vector for each text, of length 1, or all zeros for a text without words.
 
         It may take long and may raise, so it is never called inside a transaction. A TextRefusedError says that the
         same texts would be refused again; after any other failure they may be taken.
@@ -50,7 +51,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finer:
-    """The direction of a question in the space of a second embedder, and the name of that space."""
+    """Vector of a question from a second embedder, with the name of its space."""
 
     space: str
     vector: Vector
@@ -58,18 +59,18 @@ class Finer:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """What is looked for: its words and its direction."""
+    """A search query: its text and its vector."""
 
     text: str
     vector: Vector
     direction: Callable[[str], Vector] | None = None
-    """How a shorter text is embedded where that takes no time at all: embedders that can have this method."""
+    """Embed a shorter text immediately; None for embedders that have no such method."""
     finer: Finer | None = None
-    """Of the question without the names of peers."""
+    """Vector from the second embedder, of the question without the names of peers."""
 
 
 def split_pieces(text: str) -> list[str]:
-    """Pieces of at most PIECE_CHARS, cut at spaces where there are any."""
+    """Split a text into pieces of at most PIECE_CHARS, at spaces where possible."""
     pieces: list[str] = []
     rest = text
     while len(rest) > PIECE_CHARS:
@@ -81,7 +82,7 @@ def split_pieces(text: str) -> list[str]:
 
 
 def in_parts(texts: Iterable[str], chars: int) -> Iterator[list[str]]:
-    """The texts in order, in parts of at most so many characters; a longer text is a part of its own."""
+    """Yield the texts in order, in batches of at most `chars` characters; a longer text forms a batch alone."""
     part: list[str] = []
     for text in texts:
         if part and sum(map(len, part)) + len(text) > chars:
@@ -93,11 +94,11 @@ def in_parts(texts: Iterable[str], chars: int) -> Iterator[list[str]]:
 
 
 def to_blob(vector: Vector) -> bytes:
-    """A vector as the tables hold it: half floats."""
+    """Encode a vector as the tables store it, in half floats."""
     return vector.astype(np.float16).tobytes()
 
 
 def from_blobs(blobs: Iterable[bytes], dimension: int) -> Vector:
-    """Stored vectors as one matrix, a row each."""
+    """Decode stored vectors into a matrix with one row for each."""
     flat = np.frombuffer(b"".join(blobs), dtype=np.float16)
     return flat.reshape(-1, dimension).astype(np.float32)

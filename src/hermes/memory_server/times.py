@@ -1,4 +1,4 @@
-"""Times are microseconds since 1970, UTC, as whole numbers; on the wire RFC 3339 with a `Z`."""
+"""Times are integers, in microseconds since 1970 UTC; on the wire RFC 3339 with a `Z`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now(clock: Clock) -> int:
 
 
 def to_micros(moment: datetime) -> int:
-    """A moment as we store it; one without a zone is UTC. Refused when its UTC is outside the years 1 to 9999."""
+    """Convert a moment to microseconds; without a zone it is UTC. Raise Invalid outside the years 1 to 9999 UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     micros = (aware - EPOCH) // MICROSECOND
     if not EARLIEST <= micros <= LATEST:
@@ -28,32 +28,32 @@ def to_micros(moment: datetime) -> int:
 
 
 def to_wire(micros: int) -> str:
-    """`2026-11-15T04:05:48.100154Z`; a whole second has no fraction."""
+    """Format a time as `2026-11-15T04:05:48.100154Z`; a whole second has no fraction."""
     return f"{(PLAIN_EPOCH + timedelta(0, 0, micros)).isoformat()}Z"  # with a zone it would take twice as long
 
 
 def from_day(day: date) -> int:
-    """The first moment of a day in UTC."""
+    """Return the first moment of a day in UTC."""
     return to_micros(datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
 def to_day(micros: int) -> date:
-    """The day of a moment in UTC."""
+    """Return the day of a moment in UTC."""
     return (PLAIN_EPOCH + timedelta(microseconds=micros)).date()
 
 
 def to_wire_seconds(micros: int) -> str:
-    """As `to_wire`, never with a fraction."""
+    """Format a time as `to_wire` does, without a fraction."""
     return to_wire(micros - micros % 1_000_000)
 
 
 def to_stamp(micros: int) -> str:
-    """`2026-11-15 04:05:48`, as people read it in a representation."""
+    """Format a time as `2026-11-15 04:05:48`, for people who read a representation."""
     return (PLAIN_EPOCH + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="seconds")
 
 
 def parse(text: str) -> int:
-    """ISO with or without a zone (then UTC), or a day alone. Refused with a reason otherwise."""
+    """Parse an ISO time (UTC if it has no zone), or a day. Raise Invalid with a reason for anything else."""
     try:
         if len(text) == 10:
             day = date.fromisoformat(text)

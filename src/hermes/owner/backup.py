@@ -36,27 +36,27 @@ from hermes.memory.registry import NONE
 from hermes.settings import PROVIDER
 from hermes.store.reading import open_unchanged
 
-FORMAT = 1
+FORMAT_VERSION = 1
 MANIFEST = "hermes-backup.json"
 HOME, MEMORY, OUTSIDE = "home", "memory", "outside"
 """The folders of an archive: the home, the memory folder, and a provider's files that are in neither."""
 WORKSHOP, HELD = ".hermes-unfinished-", "held"
-"""Begins the name of a folder in which something is being made, and the lock in it."""
+"""Prefix of work folders, and the name of the lock file in them."""
 SQLITE = b"SQLite format 3\0"
 LEFT_OUT_ENDS = (".lock", "-wal", "-shm", "-journal", UNFINISHED)
 LEFT_OUT_STARTS = ("state.db.backup-", ".outline-", WORKSHOP, "server.json")
-"""Locks, logs of databases, older backups, and what only the running memory server means."""
+"""Files that are not backed up: locks, database logs, older backups, and state of the running memory server."""
 COUNTED = {"state.db": ("sessions", "messages"), "memory.db": ("peers", "messages", "conclusions")}
-"""The tables whose rows are counted, by the name of the database."""
+"""Tables whose rows are counted, by database name."""
 MAX_FILES = 200_000
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_NAME_CHARS = 1000
 UNSAFE = set('\\:*?"<>|' if os.name == "nt" else "\\")
 CHUNK_BYTES = 1024 * 1024
-LOCK_TIMEOUT_SECONDS = 5.0
+BACKUP_LOCK_TIMEOUT_SECONDS = 5.0
 NOT_OURS = "Only a file that `hermes backup` wrote can be restored"
 BackupProgress = Callable[[int, str], None]
-"""Is told the bytes that are done and the file in work."""
+"""Receives the number of bytes done and the current file."""
 
 
 class SavedFile(Struct, frozen=True):
@@ -70,7 +70,7 @@ class SavedFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What an archive holds, and of which home. `outside` says where files of neither folder were."""
+    """The contents of an archive and the home they came from. `outside` maps files of neither folder to their paths."""
 
     hermes_backup: int
     version: str
@@ -86,7 +86,7 @@ class Manifest(Struct, frozen=True):
         return sum(one.bytes for one in self.files)
 
     def count_rows(self, database: str) -> dict[str, int]:
-        """Return the rows of all databases of a name together."""
+        """Return the total row counts of all databases with this name."""
         held = [one.rows for one in self.files if PurePosixPath(one.name).name == database and one.rows]
         return {table: sum(rows.get(table, 0) for rows in held) for table in (held[0] if held else ())}
 
@@ -99,8 +99,8 @@ class BackupSource(Struct, frozen=True):
 
 
 def make_backup(app: App, target: Path, *, replace: bool, progress: BackupProgress) -> tuple[Path, Manifest]:
-    """Write a backup of the home to `target`, for its owner alone. The name is given when the archive was read back
-    whole. Raises BackupError or UsageError; then nothing is left."""
+    """Write a backup of the home to `target`, mode 0600. The file gets its name after the archive was read back and
+    verified. Raises BackupError or UsageError and leaves nothing behind."""
     target = _check_target(app.home, target, replace=replace)
     try:
         with make_workshop(target.parent) as folder:
@@ -118,7 +118,7 @@ def make_backup(app: App, target: Path, *, replace: bool, progress: BackupProgre
 
 
 def _check_target(home: Home, target: Path, *, replace: bool) -> Path:
-    """Return the file to write: `target`, or a name of its own in that folder."""
+    """Return the file to write: `target`, or a new name in it if it is a folder."""
     target = target.expanduser().absolute()
     if target.is_dir():
         target /= f"hermes-backup-{home.name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.zip"
@@ -135,8 +135,7 @@ def _is_there(target: Path) -> UsageError:
 
 @contextmanager
 def make_workshop(parent: Path) -> Iterator[Path]:
-    """A folder for this user alone, in which something is made before it gets its name, and which goes afterwards. What
-    killed processes left of theirs goes first."""
+    """Yield a private work folder and remove it at the end. Work folders of killed processes are removed first."""
     for left in parent.glob(f"{WORKSHOP}*"):
         with suppress(HermesError, OSError):
             if (left / f"{HELD}.lock").exists():
@@ -174,14 +173,14 @@ def _write_archive(app: App, archive: Path, folder: Path, progress: BackupProgre
         if len(files) > MAX_FILES:
             raise BackupError(f"{app.home.path} has {len(files):,} files, and a backup at most {MAX_FILES:,}")
         now, home = app.clock.now(), app.home
-        made = Manifest(FORMAT, __version__, now, str(home.path), home.profile, files, skipped, outside)
+        made = Manifest(FORMAT_VERSION, __version__, now, str(home.path), home.profile, files, skipped, outside)
         zipped.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(made), indent=1))
     return made
 
 
 def _find_sources(app: App, skipped: list[str]) -> Iterator[BackupSource]:
-    """Every file of the home, then of the memory folder, then of providers. The home comes first: what its outbox says
-    was told must be in the copy of the memory; what is told twice counts once."""
+    """Yield every file of the home, then of the memory folder, then of providers. The home comes first: an entry that
+    its outbox marks as delivered must be in the copy of the memory; a second delivery is ignored."""
     home, env = app.home, load_shared_env(app.home)
     place = find_place(home, env)
     yield from _walk(home.path, HOME, (place.folder,), skipped)
@@ -199,7 +198,7 @@ def _find_sources(app: App, skipped: list[str]) -> Iterator[BackupSource]:
 
 
 def _walk(top: Path, part: str, without: Sequence[Path], skipped: list[str]) -> Iterator[BackupSource]:
-    """The files of a folder; a link to a file counts as the file. Other links, pipes and sockets are skipped."""
+    """Yield the files of a folder. Links to files are followed; other links, pipes and sockets are skipped."""
     for folder, names, files in os.walk(top, onerror=_refuse):
         here = Path(folder)
         for name in list(names):
@@ -223,7 +222,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _provider_paths(app: App, skipped: list[str]) -> Iterator[Path]:
-    """What the providers of all profiles in the backup want saved; each path once."""
+    """Return the `backup_paths` of the providers of all saved profiles, each path once."""
     seen = set[Path]()
     for home in app.home.all() if app.home.profile is None else [app.home]:
         try:
@@ -241,7 +240,7 @@ def _provider_paths(app: App, skipped: list[str]) -> Iterator[Path]:
 
 
 def _save(zipped: zipfile.ZipFile, source: BackupSource, folder: Path) -> SavedFile:
-    """Put one file into the archive; of a database a sound copy."""
+    """Add one file to the archive; a database is added as a consistent copy."""
     with source.path.open("rb") as file:
         is_database = file.read(len(SQLITE)) == SQLITE
         if not is_database:
@@ -250,7 +249,7 @@ def _save(zipped: zipfile.ZipFile, source: BackupSource, folder: Path) -> SavedF
             return _put(zipped, source.name, file, is_executable=bool(mode & stat.S_IXUSR))
     copy = folder / "copy.db"
     try:
-        with open_unchanged(source.path, lock_timeout=LOCK_TIMEOUT_SECONDS) as tx:
+        with open_unchanged(source.path, lock_timeout=BACKUP_LOCK_TIMEOUT_SECONDS) as tx:
             tx.execute("ROLLBACK")  # the copy takes a snapshot of its own
             copy_into(tx, copy)
         check_sound(copy)
@@ -275,7 +274,7 @@ def _put(zipped: zipfile.ZipFile, name: str, file: IO[bytes], *, is_executable: 
 
 
 def count_rows(copy: Path, database: str) -> dict[str, int]:
-    """Count the rows of a copy's main tables; none for a database that is not ours."""
+    """Count the rows of the main tables of a database copy; empty for a foreign database."""
     with closing(open_copy(copy)) as tx:
         there = {str(row[0]) for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         tables = [table for table in COUNTED.get(database, ()) if table in there]
@@ -283,21 +282,21 @@ def count_rows(copy: Path, database: str) -> dict[str, int]:
 
 
 def is_safe(name: str) -> bool:
-    """Return True for a name that leads to a place below one of the folders of an archive, on every system."""
+    """Return True if the name stays below one of the archive folders on every operating system."""
     parts = name.split("/")
     is_plain = name.isprintable() and not UNSAFE & set(name) and len(name) <= MAX_NAME_CHARS
     return is_plain and len(parts) > 1 and parts[0] in (HOME, MEMORY, OUTSIDE) and not {"", ".", ".."} & set(parts)
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read what an archive says that it holds. Raises BackupError for any file that is no backup of ours."""
+    """Read the manifest of an archive. Raises BackupError for a file that `hermes backup` did not write."""
     with _opened(path) as zipped:
         return _manifest_of(zipped, path)
 
 
 def read_archive(path: Path, into: Path | None, progress: BackupProgress) -> Manifest:
-    """Read an archive to its end and compare every byte with the manifest; with `into` the files are written there.
-    Raises BackupError for one that is not whole."""
+    """Read the whole archive and compare it with the manifest; with `into`, also extract the files there. Raises
+    BackupError for a damaged archive."""
     done = 0
     with _opened(path) as zipped:
         found = _manifest_of(zipped, path)
@@ -334,7 +333,7 @@ def _manifest_of(zipped: zipfile.ZipFile, path: Path) -> Manifest:
         found = msgspec.json.decode(raw, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BackupError(f"{path}: {MANIFEST} cannot be read: {error}", hint=NOT_OURS) from error
-    if found.hermes_backup != FORMAT:
+    if found.hermes_backup != FORMAT_VERSION:
         made_by = f"version {found.version} of hermes"
         raise BackupError(f"{path} has format {found.hermes_backup}, by {made_by}", hint="Restore it with that version")
     listed = [one.name for one in found.files]
@@ -346,7 +345,7 @@ def _manifest_of(zipped: zipfile.ZipFile, path: Path) -> Manifest:
 
 
 def _take(zipped: zipfile.ZipFile, one: SavedFile, path: Path, target: Path | None) -> None:
-    """Read one file, never more than the manifest says, and write it to `target`."""
+    """Extract one file to `target`, reading at most the size in the manifest."""
     digest, left = hashlib.sha256(), one.bytes
     with zipped.open(one.name) as entry, _written(target, is_executable=one.is_executable) as file:
         while chunk := entry.read(min(CHUNK_BYTES, left + 1)):
@@ -361,7 +360,7 @@ def _take(zipped: zipfile.ZipFile, one: SavedFile, path: Path, target: Path | No
 
 @contextmanager
 def _written(target: Path | None, *, is_executable: bool) -> Iterator[IO[bytes]]:
-    """A new file for its owner alone, on the disk in the end; without `target` what is written goes nowhere."""
+    """Open a new file with mode 0600 that is synced to disk at the end; without `target`, discard the data."""
     if target is None:
         with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - the device has no path to open on Windows
             yield nowhere

@@ -42,8 +42,8 @@ from hermes.store.inbox import running_gateway
 from hermes.store.reading import lend_tables, open_unchanged
 
 FREE_BYTES = 64 * 1024 * 1024
-"""Room on the disk that a restore leaves."""
-LOCK_TIMEOUT_SECONDS = 5.0
+"""Disk space that a restore leaves free."""
+RESTORE_LOCK_TIMEOUT_SECONDS = 5.0
 AT_WORKING_FOLDER, EXCHANGE, MAC_SWAP = -100, 2, 2
 """Arguments of `renameat2` and `renamex_np`."""
 HOW_TO_END = (
@@ -54,16 +54,16 @@ CANNOT_SWAP = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 
 
 class RestoredHome(Struct, frozen=True):
-    """What took the place, and where that which was there is kept: the name of each folder and its new one."""
+    """The folders that were replaced, with the names under which the previous ones are kept."""
 
     manifest: Manifest
     kept: dict[str, str]
     outside: Mapping[str, str]
-    """Files of neither folder, by where they are now, with where they were."""
+    """Files of neither folder: their current path and their original one."""
 
 
 def check_restore(home: Home, path: Path) -> Manifest:
-    """Read what a backup holds. Raises BackupError or UsageError where it cannot become this home's, or not now."""
+    """Read the manifest and check that this home can be restored from it now. Raises BackupError or UsageError."""
     found = read_manifest(path)
     if (found.profile is None) != (home.profile is None):
         what = "all profiles" if found.profile is None else f"the profile '{found.profile}' alone"
@@ -74,7 +74,7 @@ def check_restore(home: Home, path: Path) -> Manifest:
 
 
 def refuse_users(home: Home) -> None:
-    """Raise UsageError while a process of this home runs."""
+    """Raise UsageError if a process of this home is running."""
     place = find_place(home, _env(home))
     users = set(users_below(home.path))
     if home.profile is None:
@@ -87,17 +87,17 @@ def refuse_users(home: Home) -> None:
 
 
 def _has_gateway(home: Home) -> bool:
-    """A home that cannot be read has none: a broken one is what people restore."""
+    """Return True if a gateway holds its lease. An unreadable store has none: broken homes are what people restore."""
     with suppress(HermesError):
         if home.state_file.exists():
-            with open_unchanged(home.state_file, lock_timeout=LOCK_TIMEOUT_SECONDS) as tx:
+            with open_unchanged(home.state_file, lock_timeout=RESTORE_LOCK_TIMEOUT_SECONDS) as tx:
                 lend_tables(tx)
                 return running_gateway(tx, now=SystemClock().now()) is not None
     return False
 
 
 def _env(home: Home) -> Mapping[str, str]:
-    """The environment; a home whose `.env` is broken is restored by what the process has."""
+    """Return the environment; for a home with a broken `.env`, that of the process alone."""
     try:
         return load_shared_env(home)
     except HermesError:
@@ -105,8 +105,8 @@ def _env(home: Home) -> Mapping[str, str]:
 
 
 def restore_backup(home: Home, path: Path, progress: BackupProgress) -> RestoredHome:
-    """Put a backup in the place of the home, and of the memory folder for a whole one. Raises BackupError; then
-    nothing was changed."""
+    """Replace the home, and for a full backup the memory folder, by the contents of a backup. Raises BackupError and
+    changes nothing."""
     parent = home.path.parent
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,8 +142,8 @@ def _check_database(path: Path, one: SavedFile) -> None:
 
 
 def _put_in_place(home: Home, folder: Path, found: Manifest) -> RestoredHome:
-    """Let what was written in `folder` and what is there change places: the home first, since a memory that knows more
-    than the home's outbox is told twice, and nothing is lost."""
+    """Swap the extracted folders with the present ones. The home comes first: if the memory then has more than the
+    home's outbox marks as delivered, entries are delivered twice and none is lost."""
     new, memory = folder / HOME, folder / MEMORY
     new.mkdir(mode=0o700, exist_ok=True)
     was_outside = [one for one in found.files if one.name.startswith(f"{OUTSIDE}/")]
@@ -163,7 +163,7 @@ def _put_in_place(home: Home, folder: Path, found: Manifest) -> RestoredHome:
 
 
 def _take_places(pairs: list[tuple[Path, Path]]) -> Iterator[tuple[str, str]]:
-    """Put each new folder in the place of an old one; the old ones, and where they are kept."""
+    """Replace each old folder by a new one. Returns the old folders and the names under which they are kept."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for new, old in pairs:
         if not old.exists() or (old.is_dir() and not old.is_symlink() and not any(old.iterdir())):
@@ -180,7 +180,7 @@ def _take_places(pairs: list[tuple[Path, Path]]) -> Iterator[tuple[str, str]]:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Let two folders change names, in one step where the system can."""
+    """Exchange the names of two folders, atomically where the system can."""
     libc: Any = None if sys.platform == "win32" else ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if hasattr(libc, "renameat2"):

@@ -1,4 +1,4 @@
-"""What makes a message fit a question, and what kind of thing is said (`utterances`, `personal`), as pure functions: no
+"""Ranking of messages for a question, and classification of texts (`utterances`, `personal`), as pure functions: no
 database, no HTTP, no model.
 
 question ── words, names, dates ─┐

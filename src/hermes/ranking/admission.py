@@ -1,8 +1,8 @@
-"""How likely it is that memory was told the answer to a question, from what a search found. Pure.
+"""The probability that memory holds the answer to a question, from the results of a search. Pure.
 
-One logistic regression over what the best lines hold of the question. `python -m bench.admission DATA` fits it, each
-conversation judged by the others, and draws the curve of `docs/memory-engine.md`. The numbers come from five
-conversations of LoCoMo, two lives told in 300 messages each, and questions about things that nobody spoke of.
+One logistic regression over how well the best lines match the question. `python -m bench.admission DATA` fits it,
+judging each conversation by the others, and draws the curve of `docs/memory-engine.md`. The numbers come from five
+conversations of LoCoMo, two lives told in 300 messages each, and questions about subjects that nobody mentioned.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hermes.ranking.successors import ASKS_NAME, ASKS_NUMBER, holds_wanted
 from hermes.ranking.utterances import only_asks
 from hermes.ranking.words import split_words
 
-LINES_READ = 6
-"""So many of the best lines are read."""
-LINE_CHARS, LINE_WORDS = 400, 60
+MAX_LINES_READ = 6
+"""The number of best lines that are read."""
+MAX_LINE_CHARS, MAX_LINE_WORDS = 400, 60
 MAX_WORDS, MAX_QUESTION_WORDS = 8, 20
-SHORTEST_STEM, MAX_ENDING = 3, 3
+MIN_STEM_CHARS, MAX_ENDING_CHARS = 3, 3
 GENERIC = frozenset(
     """
     name names called call time day date number many much old long often kind type sort first last now currently current
@@ -35,7 +35,7 @@ GENERIC = frozenset(
     appelle quelque chose quelqu nom heure jour date numéro combien âge année mois
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
-"""Words of a question that say which kind of value is asked for, not of what."""
+"""Words of a question that name the kind of value asked for, not its subject."""
 VALUES_ASKED = (
     (
         re.compile(r"\bcolou?rs?\b|\bfarbe\b|\bcouleur\b|颜色", re.IGNORECASE),
@@ -76,7 +76,7 @@ VALUES_ASKED = (
         re.compile(r"\d{3}|\d[\d -]{4}"),
     ),
 )
-"""Kinds of values: how one is asked for, and what one looks like."""
+"""Kinds of values: the pattern of a question for one, and the pattern of the value."""
 MEASURED = re.compile(r"\bhow (?:old|tall|big|far|long)\b|\bwie (?:alt|groß|lange?|weit)\b|\bquel âge\b", re.IGNORECASE)
 NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred|thousand"
@@ -89,7 +89,7 @@ Direction = Callable[[str], Floats]
 
 @dataclass(frozen=True, slots=True)
 class FoundLine:
-    """A line that a search found, and who said it."""
+    """A line that a search found, and its speaker."""
 
     text: str
     speaker: int
@@ -97,42 +97,42 @@ class FoundLine:
 
 @dataclass(frozen=True, slots=True)
 class AskedWords:
-    """What is asked: the whole question, the words that tell what about, and of whom."""
+    """A question: its whole text, the words that show its subject, and the people that it is about."""
 
     text: str
     words: Sequence[str]
     known: float
-    """The share of the words that anybody uses."""
+    """The share of the words that any message holds."""
     named: frozenset[int]
-    """The people whom the question names."""
+    """The people that the question names."""
     of_oneself: bool
     by_another: bool = False
-    """The question names one person, and what fits it best is somebody else's."""
+    """True if the question names one person, and the best match is by somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFeatures:
-    """What a search tells about whether there is an answer."""
+    """The features of a search from which the probability of an answer is computed."""
 
     known: float
     by_another: float
-    """1 if the question names one person and the best line is somebody else's, else 0."""
+    """1 if the question names one person and the best line is by somebody else, else 0."""
     held: float
-    """Of lines with a value of the kind that is asked for: how well the best holds the question's words, by meaning."""
+    """The best match, by meaning, of the question's words with a line that has a value of the requested kind."""
     whole: float
-    """How well the best line holds that word of the question which it holds least."""
+    """The match of the best line with the word that it matches least."""
     margin: float
-    """By how much lines of the person named hold more of the words than lines of others."""
+    """The difference between the best match of the named person's lines and that of the others' lines."""
     names_one: float
     of_oneself: float
     typed: float
-    """1 if a value of a known kind is asked for."""
+    """1 if the question asks for a value of a known kind."""
     words: float
-    """How many words tell what is asked for, up to 1."""
+    """The number of words that show the subject, scaled to at most 1."""
     words_unnamed: float
     words_held: float
     asked: float
-    """How many words the question has, up to 1."""
+    """The number of words of the question, scaled to at most 1."""
     length: float
     """The logarithm of the length of the best line."""
 
@@ -141,20 +141,21 @@ COEFFICIENTS = AnswerFeatures(
     known=1.250, by_another=-2.210, held=3.385, whole=1.008, margin=1.440, names_one=1.625, of_oneself=1.459,
     typed=0.367, words=2.423, words_unnamed=3.810, words_held=-3.668, asked=0.950, length=0.475,
 )  # fmt: skip
-BIAS = -6.417
-LEAST_LIKELY = 0.42
-"""A question whose answer is less likely than this counts as one that memory was not told the answer to. Measured, each
-conversation by the others: 51 % of LoCoMo's questions without an answer are below it, 7 % of those with one."""
+BIAS_WEIGHT = -6.417
+KNOWN_THRESHOLD = 0.42
+"""A question with a lower probability counts as unanswered by memory. Measured, each conversation by the others: 51 %
+of LoCoMo's questions without an answer are below it, 7 % of those with one.
+"""
 
 
 def read_features(asked: AskedWords, lines: Sequence[FoundLine], direction: Direction | None) -> AnswerFeatures | None:
-    """Return the features of a search that found these lines, the best first; None if there are none."""
-    lines = lines[:LINES_READ]
+    """Return the features of a search that found these lines, the best first; None without lines."""
+    lines = lines[:MAX_LINES_READ]
     if not lines:
         return None
     bare = [word.rstrip("*") for word in asked.words]
     words = ([word for word in bare if word not in GENERIC] or bare)[:MAX_WORDS] or [""]
-    held = _hold([[*split_words(line.text[:LINE_CHARS])][:LINE_WORDS] for line in lines], words, direction)
+    held = _hold([[*split_words(line.text[:MAX_LINE_CHARS])][:MAX_LINE_WORDS] for line in lines], words, direction)
     tells = np.array([not only_asks(line.text) for line in lines], dtype=float)
     fits = tells * np.array([holds_value(asked.text, line.text) for line in lines], dtype=float)
     names_one = len(asked.named) == 1
@@ -180,15 +181,15 @@ def read_features(asked: AskedWords, lines: Sequence[FoundLine], direction: Dire
 
 
 def likelihood(features: AnswerFeatures | None) -> float:
-    """Return the probability, from 0 to 1, that the answer was told; 0 if nothing was found."""
+    """Return the probability, from 0 to 1, that memory holds the answer; 0 if nothing was found."""
     if features is None:
         return 0.0
     weighed = zip(astuple(COEFFICIENTS), astuple(features), strict=True)
-    return 1 / (1 + math.exp(-(BIAS + sum(weight * value for weight, value in weighed))))
+    return 1 / (1 + math.exp(-(BIAS_WEIGHT + sum(weight * value for weight, value in weighed))))
 
 
 def asks_value(question: str) -> bool:
-    """Return whether a question asks for a value of a kind that can be told by its look."""
+    """Return True if a question asks for a value of a kind that has a recognisable form."""
     asked = any(pattern.search(question) for pattern, _ in VALUES_ASKED)
     return asked or any(one.search(question) for one in (MEASURED, ASKS_NUMBER, ASKS_NAME)) or asks_when(question)
 
@@ -204,24 +205,26 @@ def holds_value(question: str, text: str) -> bool:
 
 
 def _hold(lines: Sequence[Sequence[str]], words: Sequence[str], direction: Direction | None) -> Floats:
-    """Return how well each line holds each word, from 0 to 1: a form of it, or the closest word by meaning."""
+    """Return how well each line matches each word, from 0 to 1: by a form of the word, or by the closest word in
+    meaning.
+    """
     every = {word: place for place, word in enumerate(dict.fromkeys(word for line in lines for word in line))}
     close = np.zeros((len(every) + 1, len(words)), dtype=np.float32)
     if direction is not None and every:
         close[:-1] = np.array([direction(word) for word in every]) @ np.array([direction(word) for word in words]).T
     for at, word in enumerate(words):
-        begin = word[:SHORTEST_STEM]
+        begin = word[:MIN_STEM_CHARS]
         close[
-            [place for other, place in every.items() if other[:SHORTEST_STEM] == begin and is_form(word, other)], at
+            [place for other, place in every.items() if other[:MIN_STEM_CHARS] == begin and is_form(word, other)], at
         ] = 1
     found: Floats = np.array([close[[*(every[word] for word in line), -1]].max(axis=0) for line in lines])
     return found
 
 
 def is_form(one: str, other: str) -> bool:
-    """Return whether two words differ by their ending alone."""
+    """Return True if two words differ only in their ending."""
     if one == other or one.isdigit() or other.isdigit():
         return one == other
     shorter, longer = sorted((one, other), key=len)
-    is_long = len(shorter) >= SHORTEST_STEM and len(longer) - len(shorter) <= MAX_ENDING
-    return is_long and longer.startswith(shorter[: max(SHORTEST_STEM, len(shorter) - 1)])
+    is_long = len(shorter) >= MIN_STEM_CHARS and len(longer) - len(shorter) <= MAX_ENDING_CHARS
+    return is_long and longer.startswith(shorter[: max(MIN_STEM_CHARS, len(shorter) - 1)])

@@ -1,8 +1,9 @@
-"""Values that change: which of two statements about the same value is the newer one, and holds now. Pure.
+"""Changed values: which of two statements about the same value is the newer one, and current. Pure.
 
 A question for a value ("how many", "when", "what percentage") finds the old statement and the new one, and the old one
-often fits its words better. Where one speaker named another value of the same kind later, with a word of change, the
-later message goes first. A question for yes or no that finds "I have never …" finds what else its speaker said, too.
+often matches its words better. If the same speaker named another value of the same kind later, with a word of change,
+the later message goes first. A yes-or-no question that finds "I have never …" also finds the speaker's other
+statements.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hermes.ranking.dates import MONTHS
-from hermes.ranking.names import TEXTS_KEPT
-from hermes.ranking.words import SAME, SENTENCE_END, split_words
+from hermes.ranking.names import MAX_CACHED_TEXTS
+from hermes.ranking.words import SENTENCE_END, STEM_CHARS, split_words
 
-COMPARED = 10
-"""The first so many hits are compared."""
-FIRST = 3
-"""A newer statement goes before an older one that is among the first so many."""
-LOOKED_AT = 25
-"""The first so many hits are looked at for the other side of a denial."""
+MAX_COMPARED_HITS = 10
+"""The number of first hits that are compared."""
+MAX_FIRST_HITS = 3
+"""A newer statement goes before an older one among this many first hits."""
+MAX_DENIAL_HITS = 25
+"""The number of first hits that are searched for the other side of a denial."""
 MAX_READ_CHARS = 8000
 CONTEXT_CHARS = 80
-"""The words of a question count for a value if they stand so near to it, in its sentence."""
+"""The question's words count for a value if they are within this distance, in its sentence."""
 MIN_WORDS = 2
 MIN_SHARE = 0.25
-"""The newer statement holds at least so many words of the question, if it has that many, and this share of what the
-older one holds."""
+"""The newer statement must hold this many words of the question, if it has that many, and this share of those that the
+older one holds.
+"""
 CHANGE_WORDS = """
 now new newly recent recently update updated updating change changed changing changes move moved moving increase
 increased increasing improve improved improving extend extended extending reschedule rescheduled rescheduling actually
@@ -121,7 +123,7 @@ COMPUTED = re.compile(
     r"|\bcombien de \w+ différent|\bentre\b|之间",
     re.IGNORECASE,
 )
-"""Asks to reckon with several values, or for one that was named at some time."""
+"""Asks for a calculation with several values, or for a value at some time in the past."""
 ASKS_WHETHER = re.compile(
     r"^\W*(?:have|has|had|did|do|does|am|is|are|was|were|habe?|hast|hat|bin|bist|ist|war|he|has|ha|hemos|estoy|soy|ai-je|as-tu"
     r"|a-t-(?:il|elle)|est-ce que?|suis-je)\b|[吗嗎]\W*$|有没有",
@@ -135,14 +137,14 @@ DENIAL = re.compile(
 CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 WORD = re.compile(r"\w+")
 COUNTED = re.compile(r" ([^\W\d_]{3,})")
-"""The word behind a number."""
+"""The word after a number."""
 NO_UNIT = re.compile(r"[\d.,/]+|^[a-z]{3,}$")
 YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
 class SaidText:
-    """A text with who said it, and when."""
+    """A text with its speaker and time."""
 
     text: str
     speaker: object
@@ -151,20 +153,21 @@ class SaidText:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value of a text, and how many words of a question stand near to it."""
+    """A value of a text, and the number of the question's words near it."""
 
     value: str
     words: int
     is_changed: bool
     unit: str
-    """The sign or letters at a number: $, ms."""
+    """The sign or unit of a number: $, ms."""
     counted: str
-    """The form of the word behind a number, which says what is counted; empty for none."""
+    """The stem of the word after a number, which is what is counted; empty for none."""
 
 
 def put_newer_first(question: str, words: Collection[str], found: Sequence[SaidText]) -> list[int]:
-    """Return the places of the statements in a better order: a newer value before the older value of the same kind, and
-    both sides of what was denied among the first."""
+    """Return the positions of the statements in a better order: a newer value before an older one of the same kind,
+    and both sides of a denial among the first.
+    """
     if (kind := asked_kind(question)) is not None:
         return _put_newer_values_first(kind, words, found)
     order = list(range(len(found)))
@@ -172,50 +175,50 @@ def put_newer_first(question: str, words: Collection[str], found: Sequence[SaidT
 
 
 def count_looked_at(question: str) -> int:
-    """Return how many hits `put_newer_first` has to see for a question; 0 if it would leave their order as it is."""
+    """Return the number of hits that `put_newer_first` needs for a question; 0 if it would not change their order."""
     if asked_kind(question) is not None:
-        return COMPARED
-    return LOOKED_AT if ASKS_WHETHER.search(question) else 0
+        return MAX_COMPARED_HITS
+    return MAX_DENIAL_HITS if ASKS_WHETHER.search(question) else 0
 
 
-@lru_cache(maxsize=TEXTS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def asked_kind(question: str) -> str | None:
-    """Return the kind of value that a question asks for; None for one that asks for something else."""
+    """Return the kind of value that a question asks for, or None."""
     if COMPUTED.search(question):
         return None
     return next((kind for kind, pattern in ASKED if pattern.search(question)), None)
 
 
 def names_change(text: str) -> bool:
-    """Return True if a text holds a word of change: now, moved, no longer, inzwischen."""
+    """Return True if a text contains a word of change: now, moved, no longer, inzwischen."""
     if any(sign in text for sign in CHANGE_SIGNS):
         return True
     return not CHANGES.isdisjoint(WORD.findall(text.lower()))
 
 
 def denies(text: str) -> bool:
-    """Return True if a text says that something never happened, is not so any more, or is not so yet."""
+    """Return True if a text says that something never happened, is over, or is not so yet."""
     return DENIAL.search(text, 0, MAX_READ_CHARS) is not None
 
 
 def _put_both_sides_first(order: list[int], found: Sequence[SaidText]) -> list[int]:
-    """After the first, put what the speaker of a denial said elsewhere before what others said."""
-    speaker = next((found[place].speaker for place in order[:FIRST] if denies(found[place].text)), None)
+    """After the first hits, put the other statements of a denial's speaker before those of others."""
+    speaker = next((found[place].speaker for place in order[:MAX_FIRST_HITS] if denies(found[place].text)), None)
     if speaker is None:
         return order
-    looked_at = order[FIRST:LOOKED_AT]
+    looked_at = order[MAX_FIRST_HITS:MAX_DENIAL_HITS]
     own = [place for place in looked_at if found[place].speaker == speaker and not denies(found[place].text)]
-    return [*order[:FIRST], *own, *(place for place in order[FIRST:] if place not in own)]
+    return [*order[:MAX_FIRST_HITS], *own, *(place for place in order[MAX_FIRST_HITS:] if place not in own)]
 
 
 def _put_newer_values_first(kind: str, words: Collection[str], found: Sequence[SaidText]) -> list[int]:
     order = list(range(len(found)))
-    compared = sorted(order[:COMPARED], key=lambda place: found[place].said_at)
-    forms = frozenset(word.rstrip("*")[:SAME] for word in words)
+    compared = sorted(order[:MAX_COMPARED_HITS], key=lambda place: found[place].said_at)
+    forms = frozenset(word.rstrip("*")[:STEM_CHARS] for word in words)
     values = {place: _best_values(found[place].text, kind, forms) for place in compared}
     for newer in compared:
         at = order.index(newer)
-        for place in range(min(at, FIRST)):
+        for place in range(min(at, MAX_FIRST_HITS)):
             older = order[place]
             if found[older].speaker != found[newer].speaker or found[older].said_at >= found[newer].said_at:
                 continue
@@ -227,7 +230,7 @@ def _put_newer_values_first(kind: str, words: Collection[str], found: Sequence[S
 
 
 def _is_replaced(before: Sequence[_Value], after: Sequence[_Value], asked: Set[str], known: Set[str]) -> bool:
-    """Return True if the later statement names a change to a value that is not among the known ones."""
+    """Return True if the later statement names a change to a value that was not named before."""
     if not before or not after or after[0].words < MIN_SHARE * before[0].words:
         return False
     units = {value.unit for value in before}
@@ -243,7 +246,7 @@ def _is_replaced(before: Sequence[_Value], after: Sequence[_Value], asked: Set[s
 
 
 def _best_values(text: str, kind: str, words: Set[str]) -> list[_Value]:
-    """Return the values with the most words of the question near to them; none where that are too few."""
+    """Return the values with the most words of the question near them; none if that are too few."""
     prose = CODE.sub(" ", text[:MAX_READ_CHARS])
     ends = [0, *(found.end() for found in SENTENCE_END.finditer(prose)), len(prose)]
     least = min(MIN_WORDS, len(words))
@@ -252,17 +255,17 @@ def _best_values(text: str, kind: str, words: Set[str]) -> list[_Value]:
         low = max(ends[bisect_right(ends, start) - 1], start - CONTEXT_CHARS)
         high = min(ends[min(bisect_left(ends, end), len(ends) - 1)], end + CONTEXT_CHARS)
         context = prose[low:high]
-        near = len(words & {word.rstrip("*")[:SAME] for word in split_words(context)})
+        near = len(words & {word.rstrip("*")[:STEM_CHARS] for word in split_words(context)})
         behind = COUNTED.match(prose, end) if kind == "number" else None
         unit = NO_UNIT.sub("", value) if kind == "number" else ""
-        counted = behind[1].lower()[:SAME] if behind is not None else ""
+        counted = behind[1].lower()[:STEM_CHARS] if behind is not None else ""
         read.append(_Value(value, near, near >= least and names_change(context), unit, counted))
     most = max((value.words for value in read), default=0)
     return [value for value in read if value.words == most] if most >= max(least, 1) else []
 
 
 def find_values(text: str, kind: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where the values of a kind begin and end in a text, and each in the form in which it is compared."""
+    """Yield where each value of a kind begins and ends in a text, and its normalised form."""
     taken = [found.span() for pattern in NOT_NUMBERS for found in pattern.finditer(text)] if kind == "number" else []
     for found in PATTERNS[kind].finditer(text):
         if any(start <= found.start() < end for start, end in taken):

@@ -1,8 +1,8 @@
-"""What a statement claims: an attribute of somebody and its value, in five languages; and which claim ends which. Pure.
+"""Claims of statements: somebody's attribute and its value, in five languages, and which claim ends which. Pure.
 
-"I moved to Porto" claims a home, "my bank is Monzo" a bank. A later claim of another value ends the earlier one where
-there can be only one value, or where the later statement holds a word of change. Two statements of one thing of which
-one denies it contradict each other: without a word of change both stay.
+"I moved to Porto" claims a home, "my bank is Monzo" a bank. A later claim of another value ends the earlier one if the
+attribute is single-valued, or if the later statement contains a word of change. Two statements about the same thing,
+one of which denies it, contradict each other: without a word of change both stay current.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from hermes.ranking.dates import MONTHS
 from hermes.ranking.words import STOP_WORDS, split_words
 
 ClaimEnd = Literal["change", "contradiction"]
-MAX_CHARS = 600
-"""Longer texts claim nothing that could be told apart."""
+MAX_STATEMENT_CHARS = 600
+"""Longer texts yield no claims."""
 MAX_CLAIMS = 8
-STATEMENTS_KEPT = 4096
-"""A statement is read when it is stored and for cards: the claims of the last ones are kept."""
+MAX_CACHED_STATEMENTS = 4096
+"""The number of statements whose claims are cached: a statement is read when it is stored, and again for cards."""
 SPEAKER = "me"
 LEFT = "left"
-"""The attribute of what ended, whichever it was: sold, cancelled, quit."""
+"""The attribute of something that ended, whatever it was: sold, cancelled, quit."""
 SINGLE = frozenset({"home", "employer", "workplace", "work", "name", "age", "boss"})
-"""Attributes that have one value at a time."""
+"""Attributes with one value at a time."""
 NAMED = frozenset({"home", "employer", "workplace", "boss"})
-"""Attributes whose values are names. Who lives in interesting times has no home there."""
+"""Attributes whose values are names: "lives in interesting times" claims no home."""
 REPLACEABLE = frozenset({"drives", "phone"})
-"""Attributes whose value is another one after a word of change. Who likes tea now may like coffee still."""
+"""Attributes whose value is replaced only after a word of change: people who like tea may still like coffee."""
 ENDABLE = frozenset({"home", "employer", "work", "has", "drives", "likes"})
 VALUE = r"(?P<value>[^\s,.;:!?，。；：！？()\"“”][^,;!?，。；！？()\"“”\n]{0,60})"
 WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
@@ -41,7 +41,7 @@ POST_HELD = r"(?:job|post|position|role)"
 DWELLING = r"(?:house|flat|apartment|place|home)"
 HAVE = r"(?:['’](?:ve|m|re|s)| have| am| are| has| is)?(?: (?:just|now|recently|actually|finally|all|both|currently))*"
 WHOSE = rf"(?:{WHO}{HAVE}|^)"
-"""Who it is about; the speaker, where a statement begins with its verb."""
+"""The person that a statement is about; the speaker, if it begins with its verb."""
 LATELY = r"(?:(?:jetzt|nun|inzwischen|mittlerweile|seit \w+|ahora|ya|actualmente|maintenant|désormais|actuellement) )*"
 PATTERNS: Mapping[str, Sequence[str]] = {
     "home": (
@@ -155,7 +155,7 @@ OWN = tuple(
         r"我的(?P<noun>[^\s，。是叫]{1,8}?)(?:现在)?(?:是|叫|改成|变成)(?P<value>[^，。！？]{1,20})",
     )
 )
-"""Something of the speaker's by its noun, and what it is."""
+"""Something of the speaker's, by its noun, and its value."""
 DAY_FIRST = re.compile(
     r"\b(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day)(?:['’]?s)?(?: (?:is|are)| now)* my"
     r" (?P<noun>[\w-]+(?: [\w-]+)?)"
@@ -170,7 +170,7 @@ DAY_FIRST = re.compile(
 STAYED = re.compile(
     rf"(?:\b(?:actually|after all|in the end)\b.*)?{WHO} (?:\w+ )?(?:stayed|stay|are staying) in {VALUE}", re.IGNORECASE
 )
-"""A home only for who thought of another one: else it is a visit."""
+"""Claims a home only with a word such as "after all"; otherwise it is a visit."""
 AFTER_ALL = re.compile(r"\b(?:actually|after all|in the end|instead)\b", re.IGNORECASE)
 CUT = re.compile(
     r"[.\s]\s*(?:with|because|since|for|and|but|so|as|where|which|who|while|when|last|this|next|these|now|again|until"
@@ -194,7 +194,7 @@ SEVERAL = frozenset(
     frère sœur ami amie fils fille enfant chien chat 哥哥 弟弟 姐姐 妹妹 朋友 儿子 女儿 孩子 狗 猫
     """.split()  # noqa: SIM905
 )
-"""What one may have several of: another value is no change."""
+"""Things that a person may have several of: another value changes nothing."""
 ENDS = re.compile(
     r"\bno longer\b|\bany ?more\b|\bstopped\b|\bused to\b|\bnicht mehr\b|\bkeine?n? .{1,30}\bmehr\b|\bya no\b"
     r"|\bne \w+ plus\b|\bn['’]\w+ plus\b|不再",
@@ -207,21 +207,23 @@ CORRECTS = re.compile(
     r"|其实|说错了|更正",
     re.IGNORECASE,
 )
-"""Takes back what the speaker said shortly before."""
+"""Matches corrections of an earlier statement."""
 EVERY_STOP_WORD = frozenset[str]().union(*STOP_WORDS)
 KINDS = ("time", "date", "percent", "number")
-MIN_SHARED, MIN_SHARE = 2, 0.5
-"""Two statements are about the same number or date if they share so many words, and this share of the shorter one's."""
+MIN_SHARED_WORDS, MIN_SHARED_RATIO = 2, 0.5
+"""Two statements are about the same number or date if they share this many words, and this share of the shorter
+one's.
+"""
 MAX_TOPIC_CHARS = 1000
-"""Of a statement, when it is compared with others."""
+"""The length of a statement that is compared with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeClaim:
-    """That somebody has, or does not have, a value of an attribute."""
+    """A statement that somebody has, or does not have, a value of an attribute."""
 
     attribute: str
-    """With whose it is, if not the speaker's: `home of pieter`."""
+    """The attribute, with its owner unless that is the speaker: `home of pieter`."""
     value: str
     is_denied: bool = False
 
@@ -231,14 +233,14 @@ class AttributeClaim:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is something of the speaker's, by its noun: `my bank`."""
+        """True if the attribute is something of the speaker's, by its noun: `my bank`."""
         return self.attribute.startswith("my ")
 
 
-@lru_cache(maxsize=STATEMENTS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_STATEMENTS)
 def read_claims(text: str) -> tuple[AttributeClaim, ...]:
-    """Return what a statement claims; `ann: I …` is what ann says."""
-    if len(text) > MAX_CHARS:
+    """Return the claims of a statement; `ann: I …` is spoken by ann."""
+    if len(text) > MAX_STATEMENT_CHARS:
         return ()
     speaker, said = split_speaker(text)
     found = dict.fromkeys((*_find_claims(said, speaker), *_find_own(said)))
@@ -263,19 +265,20 @@ def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) ->
 
 
 def is_change(text: str) -> bool:
-    """Return True if a statement says that something is no longer as it was."""
+    """Return True if a statement says that something has changed or ended."""
     return names_change(text) or ENDS.search(text) is not None
 
 
 def changes_value(older: str, newer: str) -> bool:
-    """Return True if a later statement gives a number, time or date of an earlier one another value: it holds a word of
-    change, and the two share most of their words."""
+    """Return True if a later statement gives a number, time or date of an earlier one another value: it contains a
+    word of change, and the two share most of their words.
+    """
     if not names_change(newer):
         return False
     before, after = (_topic(text) for text in (older, newer))
     shared = before & after
     shorter = min(len(before), len(after))
-    if not shared or len(shared) < max(min(MIN_SHARED, shorter), MIN_SHARE * shorter):
+    if not shared or len(shared) < max(min(MIN_SHARED_WORDS, shorter), MIN_SHARED_RATIO * shorter):
         return False
     for kind in KINDS:
         values = [{value for *_, value in find_values(text, kind)} for text in (older, newer)]
@@ -285,12 +288,12 @@ def changes_value(older: str, newer: str) -> bool:
 
 
 def corrects(older: str, newer: str) -> bool:
-    """Return True if a statement takes back one that its speaker made shortly before: they share a word."""
+    """Return True if a statement corrects one that its speaker made shortly before: they share a word."""
     return CORRECTS.search(newer) is not None and bool(_topic(older) & _topic(newer))
 
 
 def split_speaker(text: str) -> tuple[str, str]:
-    """Return who says a statement, in small letters, and what is said: `ann: I …`; "" for nobody."""
+    """Return the speaker in small letters ("" for none) and the rest of a statement such as `ann: I …`."""
     name, colon, said = text.partition(": ")
     return (name.lower(), said) if colon and " " not in name and len(name) <= 100 else ("", text)
 
@@ -326,7 +329,7 @@ def _attribute_of(attribute: str, who: str | None, speaker: str) -> str:
 
 
 def _clean(value: str) -> str:
-    """Return a value without what follows it in its sentence, and without articles."""
+    """Return a value without articles and without the rest of its sentence."""
     whole = ARTICLE.sub("", value.strip())
     end = CUT.search(whole, 1)
     return (whole if end is None else whole[: end.start()]).strip(" .'’")
@@ -337,13 +340,13 @@ def _words(value: str) -> frozenset[str]:
 
 
 def _topic(text: str) -> frozenset[str]:
-    """Return the words that say what a statement is about."""
+    """Return the words that show what a statement is about."""
     return _topic_of(split_speaker(text)[1][:MAX_TOPIC_CHARS])
 
 
 @lru_cache(maxsize=1024)
 def _topic_of(said: str) -> frozenset[str]:
-    # Each new statement is compared with the same earlier ones.
+    # Each new statement is compared with the same earlier ones, hence the cache.
     return (
         frozenset(word for word in split_words(said) if not word[0].isdigit())
         - EVERY_STOP_WORD
@@ -353,7 +356,7 @@ def _topic_of(said: str) -> frozenset[str]:
 
 
 def _shape(value: str) -> str:
-    """Return what a value looks like: two values of different shapes say different things of one noun."""
+    """Return the shape of a value: values of different shapes are different facts about one noun."""
     first = value.lstrip("£$€¥")[:1]
     if first.isdigit():
         return "number"

@@ -15,9 +15,9 @@ from hermes.ranking.relative_times import READERS, RelativeTime
 
 Days = NDArray[np.int32]
 """Days since 1970."""
-MICROSECONDS = 86_400_000_000
+MICROSECONDS_PER_DAY = 86_400_000_000
 AMBIGUOUS = re.compile(r"\bMay\b(?!\s+I\b)|\bmars\b")
-"""Months that are another word with another first letter: a verb, a planet."""
+"""Months whose names are another word with another first letter: a verb, a planet."""
 MONTHS = {
     word: int(value)
     for reader in READERS.values()
@@ -35,13 +35,13 @@ ASKS_WHEN = re.compile(
     r"|wann|wie lange|cuándo|cuánto tiempo)\b|什么时候|何时|哪天|いつ|何年|何月|متى"
 )
 FIRST_YEAR, MONTHS_OF_YEAR = 1970, 12
-DAYS_OF_WEEK, LONGEST_MONTH = 7, 31
+DAYS_OF_WEEK, MAX_DAYS_OF_MONTH = 7, 31
 EPOCH_ORDINAL = date(FIRST_YEAR, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
 class Dates:
-    """The years, months and days of the month that a question speaks of."""
+    """The years, months and days of the month that a question names."""
 
     years: frozenset[int]
     months: frozenset[int]
@@ -51,7 +51,7 @@ class Dates:
         return bool(self.months or self.years)
 
     def fit(self, days: Days) -> NDArray[np.floating[Any]]:
-        """2 for the very day, 1 for its month (or its year when no month is named), 0 for another time."""
+        """Return 2 for the exact day, 1 for its month (or year, if no month is named), and 0 for any other time."""
         at = days.astype("datetime64[D]")
         months = at.astype("datetime64[M]").astype(np.int64)
         fits = np.ones(len(days), dtype=bool)
@@ -64,11 +64,13 @@ class Dates:
         return fits.astype(np.float32) + (fits & np.isin(in_month, [*self.days]))
 
     def fit_times(self, times: Iterable[RelativeTime]) -> float:
-        """How well the best of these fits, as `fit` counts. A month fits no single day, a year no single month."""
+        """Return the score of the best of these times, on the scale of `fit`. A month never counts as an exact day,
+        nor a year as an exact month.
+        """
         fits = 0.0
         for time in times:
             days = (time.last - time.first).days + 1
-            if time.is_span or (days > LONGEST_MONTH and self.months):
+            if time.is_span or (days > MAX_DAYS_OF_MONTH and self.months):
                 continue
             first = time.first.toordinal() - EPOCH_ORDINAL
             best = float(self.fit(np.arange(first, first + min(days, DAYS_OF_WEEK), dtype=np.int32)).max())

@@ -1,4 +1,4 @@
-"""Names of people in a question. They say whose messages are meant, not what these are about."""
+"""Names of people in a question, which say whose messages it is about."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Collection
 from functools import lru_cache
 from itertools import pairwise
 
-LOOKED_AT = 24
-"""Names are looked for in the first so many words of a question."""
-SPELLINGS = 3 * LOOKED_AT + 3 * (LOOKED_AT - 1)
-"""The spellings of a text are no more than this."""
-TEXTS_KEPT = 256
-"""A search reads its question more than once: the last ones are kept."""
+MAX_NAME_WORDS = 24
+"""The number of words at the beginning of a question in which names are looked for."""
+MAX_SPELLINGS = 3 * MAX_NAME_WORDS + 3 * (MAX_NAME_WORDS - 1)
+"""The largest number of spellings of a text."""
+MAX_CACHED_TEXTS = 256
+"""The number of texts whose spellings are cached: a search reads its question more than once."""
 WORD = re.compile(r"[^\W_]+", re.UNICODE)
 OWN = re.compile(r"['’]s\b")
 ROLES = frozenset({"ai", "agent", "assistant", "bot", "human", "me", "system", "user", "you"})
-"""Common words that do not count as a name, even where a peer is called so."""
+"""Common words that do not count as names, even if a peer has such a name."""
 
 
-@lru_cache(maxsize=TEXTS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def spellings(text: str) -> tuple[str, ...]:
-    """Every name that a peer mentioned in the text could have: its words and pairs of words, in the usual spellings of
-    ids."""
-    words = WORD.findall(OWN.sub("", text))[:LOOKED_AT]
+    """Return every name that a peer mentioned in the text could have: its words and word pairs, in the usual spellings
+    of ids.
+    """
+    words = WORD.findall(OWN.sub("", text))[:MAX_NAME_WORDS]
     found: dict[str, None] = {}
     for word in words:
         if not word.isdigit() and word.lower() not in ROLES:
@@ -34,7 +35,7 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 def leave_out(text: str, names: Collection[str]) -> str:
-    """The text without these names, or the whole text if nothing else would be left."""
+    """Return the text without these names, or the whole text if nothing else would be left."""
     if not names:
         return text
     longest_first = sorted(names, key=len, reverse=True)

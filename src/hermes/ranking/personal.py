@@ -1,6 +1,6 @@
-"""Questions about a person that have no telling words of their own ("Who am I?"), and what answers them.
+"""Questions about a person whose words do not describe the answer ("Who am I?"), and the sentences that answer them.
 
-question ── what it asks for (Topic) ── words to search for, and sentences that answer it
+question ── topic ── words to search for, and sentences that answer it
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Literal
 
-from hermes.ranking.names import TEXTS_KEPT
+from hermes.ranking.names import MAX_CACHED_TEXTS
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import speaks_of_oneself
 from hermes.ranking.words import SENTENCE_END, share_held, split_words, telling_words
@@ -19,7 +19,7 @@ from hermes.ranking.words import SENTENCE_END, share_held, split_words, telling_
 Topic = Literal["name", "home", "work", "said", "oneself"]
 MAX_QUESTION_CHARS = 200
 GENERAL_SHARE = 0.75
-"""So many of its telling words must be general for a question to be."""
+"""The share of a question's words that must be general words for the question to be general."""
 ASKED: dict[Topic, re.Pattern[str]] = {
     "name": re.compile(
         r"\bmy (?:\w+ )?name\b(?! (?:is|day))|\b(?:what|how) am i called\b|\bwho am i called\b|\bwie hei(?:ß"
@@ -43,13 +43,13 @@ ASKED: dict[Topic, re.Pattern[str]] = {
         r"|\bqu['’]est-ce que (?:je t['’]|j['’])ai dit\b|我.{0,6}(?:说|讲|告诉你?)[了过]?(?:什么|啥)"
     ),
 }
-"""What a question asks for, in small letters."""
+"""Patterns of lower-cased questions, by topic."""
 ABOUT_SOMETHING = re.compile(r"\b(?:about|regarding|über|von|zu|sobre|acerca|sur|à propos)\b|关于")
 REPORTED = re.compile(
     r"\b(?:sa(?:id|ys)|told|asked|claim(?:s|ed)|pretend\w*|if|sagte?|fragte|wenn|dijo|dice|dit|disait)\b|[\"“„«]|说",
     re.IGNORECASE,
 )
-"""What follows is somebody's words, or not so."""
+"""Matches if reported or conditional speech follows."""
 STATED: dict[Topic, re.Pattern[str]] = {
     "home": re.compile(
         r"\b(?:i|we)(?:['’](?:m|ve|re)| am| have| are)?(?: just| now| recently)? (?:live|living|moved|relocated"
@@ -66,7 +66,7 @@ STATED: dict[Topic, re.Pattern[str]] = {
         r"|\bje travaille\b|\bmon métier\b|我(?:是|当)\w{0,8}(?:师|员|生|工)|我在.{0,40}(?:工作|上班)|我的工作是"
     ),
 }
-"""How people state it, in small letters."""
+"""Patterns of lower-cased statements, by topic."""
 PROTOTYPES: dict[Topic, str] = {
     "name": "My name is. I am called. Call me. Ich heiße. Me llamo. Je m'appelle. 我叫",
     "home": "I live in. I moved to. Ich wohne in. Vivo en. J'habite à. 我住在",
@@ -89,7 +89,7 @@ GERMAN_NOUN = (
     r"|schotte|brite|kroate|serbe|ungar|jude|katholik|muslima?|moslem|hindu|single|witwe|waise|papa|mama|oma|opa|azubi"
     r"|chef|boss|profi|laie|kunde|kollege|hebamme|pilot|chirurg|beamt\w+|angestellt\w+|pfleg\w+|waage|jungfrau|widder)\b"
 )
-"""Also begins with a capital in German: "Ich bin Arzt". Some names are lost with it, as Martin."""
+"""Nouns that follow "Ich bin" with a capital letter, as in "Ich bin Arzt". They exclude some names, such as Martin."""
 LIKELY_NAME = re.compile(
     rf"(?:^|[.!,…] |\b(?:[Hh]i|[Hh]ello|[Hh]ey|[Hh]ola|[Bb]onjour|[Ss]alut)[,!]? )"
     rf"(?:I['’]m|I am|[Tt]his is|[Ss]oy|[Yy]o soy|[Jj]e suis) {_NAME}(?=[.,!]|$| (?:and|from|here|y|de|et)\b)"
@@ -97,7 +97,7 @@ LIKELY_NAME = re.compile(
     rf"|der )?{_NAME.replace('name', 'german')}"
     rf"|(?:^|[.!,…] )[Ii]ch bin (?!{GERMAN_NOUN}){_NAME.replace('name', 'bare')}(?=[.,!]|$| und\b)"
 )
-"""Says who speaks, or what they are: "I'm Nina", "I'm German"."""
+"""Introduces a name or something else that a person is: "I'm Nina", "I'm German"."""
 NO_NAME = re.compile(
     r"(?:\w{1,20}(?:ish|ese)|german|italian|american|mexican|canadian|australian|russian|indian|french|greek|dutch"
     r"|swiss|catholic|christian|muslim|jewish|buddhist|hindu|vegan|vegetarian|(?:mon|tues|wednes|thurs|fri|satur"
@@ -117,7 +117,7 @@ ORDINARY = re.compile(
     r"|cansad[ao]|müde|krank|satt|froh|traurig|verheiratet|schwanger|zuhause|da|wieder)\b",
     re.IGNORECASE,
 )
-"""What one is, though it may be written with a capital. Some of them are names where they are said to be."""
+"""Words for what a person is, even with a capital letter. Some of them are names after "my name is"."""
 GENERAL = frozenset(
     """
     know known knows knowing tell told remember remembers learn learned learnt stored saved person people user users
@@ -144,9 +144,9 @@ SECRET = re.compile(
 )
 
 
-@lru_cache(maxsize=TEXTS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def find_topic(question: str) -> Topic | None:
-    """Return what a question asks about whoever asks it; None for a question that its own words describe."""
+    """Return the topic of a question about its asker; None if its own words describe the answer."""
     small = question.lower()
     if len(small) > MAX_QUESTION_CHARS:
         return None
@@ -163,15 +163,17 @@ def _me(small: str) -> bool:
 
 
 def is_general(question: str) -> bool:
-    """Return True for a question about a person as a whole: it has hardly any words of its own."""
+    """Return True for a question about a person as a whole, almost all of whose words are general."""
     words = telling_words(split_words(question))
     known = sum(word in GENERAL for word in words)
     return known >= GENERAL_SHARE * max(1, len(words)) or GENERAL_CHINESE.search(question) is not None
 
 
 def expand(question: str, today: date) -> str:
-    """Return what to search for: a question about a name, a home or a job with the words in which people state it, one
-    for what was said at a time with the date."""
+    """Return the text to search for.
+
+    A question about a name, a home or a job gets typical words of its answers, one about earlier statements its date.
+    """
     topic = find_topic(question)
     if topic == "said":
         return write_out(question, today)
@@ -179,7 +181,7 @@ def expand(question: str, today: date) -> str:
 
 
 def states(topic: Topic, text: str) -> bool:
-    """Return True if a text states what questions of a topic ask for."""
+    """Return True if a text states an answer to questions of a topic."""
     if topic == "name":
         return find_name([text]) is not None
     found = STATED[topic].search(text.lower())
@@ -187,7 +189,7 @@ def states(topic: Topic, text: str) -> bool:
 
 
 def fits_statement(question: str, statement: str, text: str) -> bool:
-    """Return True if a question is about a statement of a text rather than about another sentence of it."""
+    """Return True if a question is about this statement of a text rather than another sentence of it."""
     rest = [part.strip() for part in SENTENCE_END.split(text.replace(statement, " "))]
     topic = find_topic(question)
     if topic in PROTOTYPES:
@@ -199,8 +201,9 @@ def fits_statement(question: str, statement: str, text: str) -> bool:
 
 
 def find_name(texts: Iterable[str]) -> tuple[str, str] | None:
-    """Return the name that a person gives themselves, and the text with it: the first text that says it outright, or
-    else the first that likely does."""
+    """Return the name that a person gives themselves, and its text: the first text that states it outright, or else
+    the first that probably does.
+    """
     likely: tuple[str, str] | None = None
     for text in texts:
         if (name := _first_name(GIVEN_NAME, text)) is not None:
@@ -220,11 +223,11 @@ def _first_name(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _is_reported(text: str, place: int) -> bool:
-    """Whether the sentence up to a place says that somebody else's words follow."""
+    """Return True if the sentence up to a position says that reported speech follows."""
     begin = max(text.rfind(end, 0, place) for end in ".!?。！？\n") + 1
     return REPORTED.search(text, begin, place) is not None
 
 
 def holds_secret(text: str) -> bool:
-    """Return True if a text speaks of a password, a PIN, a token or the number of an account."""
+    """Return True if a text mentions a password, a PIN, a token or an account number."""
     return SECRET.search(text) is not None

@@ -1,7 +1,7 @@
-"""Relative times in a text ("last week", "am Freitag", "三年前"), worked out from the day on which it was said.
+"""Relative times in a text ("last week", "am Freitag", "三年前"), resolved from the day of the text.
 
 Each word becomes a letter, its code (see `time_words`), and one regular expression over these letters finds the
-phrases. So the languages share their grammar, and the work grows with the length of the text alone.
+phrases. So the languages share one grammar, and the time grows only with the length of the text.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from itertools import groupby, islice
 
 from hermes.ranking.time_words import COMMON, TABLES, VERBS
 
-MAX_KEPT_CHARS, TEXTS_KEPT = 500, 4096
-"""Texts up to this length are kept as they were written out, and so many of them."""
+MAX_CACHED_CHARS, MAX_CACHED_TEXTS = 500, 4096
+"""The length up to which texts are cached after writing them out, and the number of cached texts."""
 MAX_PHRASES = 50
-"""In a longer text only the first so many are worked out."""
-WINDOW_WORDS = 12
-"""A verb so far from a phrase still tells its tense."""
+"""The number of phrases that are resolved in a text."""
+MAX_VERB_DISTANCE_WORDS = 12
+"""The distance within which a verb shows the tense of a phrase."""
 MAX_COUNTS = {"d": 3660, "w": 520, "m": 240, "y": 200}
-"""Larger numbers are no time that anybody reckons from today."""
+"""Larger counts, by unit, are not times relative to today."""
 LAST_HOLIDAY_DAYS = 30
-"""So long after a holiday, "last Christmas" is still the one of the year before."""
+"""For this long after a holiday, "last Christmas" is still the one of the year before."""
 NEAR_DAYS = 90
-"""A date without a year that is so near is meant, whatever the tense: "I booked the flight of 3 June"."""
+"""A date without a year means the nearest one within this distance, whatever the tense: "I booked the flight of 3
+June".
+"""
 MONTH_NAMES = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
 SEASON_NAMES = ("spring", "summer", "autumn", "winter")
-WINTER = 3
+WINTER_CODE = 3
 SINCE = "since "
 CAPITALISED = frozenset({"may", "march"})
 """Words that name a month only with a capital letter."""
@@ -50,12 +52,12 @@ SENTENCE_END = re.compile(r"[.!?](?=\s|$)|[。！？](?![。！？])|(?=\n)")
 Meaning = tuple[date, date, str]
 """The first and the last day, and both in words."""
 Values = Mapping[str, str]
-"""The values of the words of a phrase, by code."""
+"""The values of a phrase's words, by code."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeTime:
-    """A phrase of a text, the days that it means, and these in words."""
+    """A phrase of a text, its days, and these in words."""
 
     start: int
     end: int
@@ -65,13 +67,14 @@ class RelativeTime:
 
     @property
     def is_span(self) -> bool:
-        """Is it all the time from then until it was said?"""
+        """True for the whole time from then until the day of the text."""
         return self.written.startswith(SINCE)
 
 
 def resolve(text: str, said_on: date, language: str | None = None) -> list[RelativeTime]:
-    """Return the relative times of a text in their order. `said_on` may be a moment: its own day counts. `language` is
-    one of en, de, es, fr and zh; without it the words of the text decide."""
+    """Return the relative times of a text, in order. `said_on` may be a datetime: its day counts. `language` is en,
+    de, es, fr or zh; by default the words of the text decide.
+    """
     words = set(WORD.findall(text.lower()))
     reader = READERS.get(language or _language_of(text, words))
     if reader is None or not (reader.is_spaceless or ORDINAL.search(text) or not words.isdisjoint(reader.signals)):
@@ -80,13 +83,14 @@ def resolve(text: str, said_on: date, language: str | None = None) -> list[Relat
 
 
 def write_out(text: str, said_on: date, language: str | None = None) -> str:
-    """Return the text, letter for letter, with what its relative times mean behind each sentence: "I ran last week.
-    (week of 1 May 2023)"; of several in one sentence also which is which."""
-    write = _write_out if len(text) <= MAX_KEPT_CHARS else _write_out.__wrapped__
+    """Return the text with its relative times resolved after each sentence: "I ran last week. (week of 1 May 2023)".
+    Several times in one sentence are shown with their phrases.
+    """
+    write = _write_out if len(text) <= MAX_CACHED_CHARS else _write_out.__wrapped__
     return write(text, date(said_on.year, said_on.month, said_on.day), language)
 
 
-@lru_cache(TEXTS_KEPT)  # most is quoted again in the next turn
+@lru_cache(MAX_CACHED_TEXTS)  # the next turn quotes most of these texts again
 def _write_out(text: str, said_on: date, language: str | None) -> str:
     parts: list[str] = []
     done = 0
@@ -115,7 +119,7 @@ class _Reader:
                 self.codes.update({word.replace("_", " "): (code, value) for word in words})
         telling = (word for word, (code, _) in self.codes.items() if code in "DUEWwMSH")
         self.signals = frozenset(WORD.findall(word)[-1] for word in telling)
-        """Words of which a text holds at least one if it holds a relative time."""
+        """A text with a relative time contains at least one of these words."""
         self.known = self.signals.union(self.codes, COMMON.get(language, "").split())
 
     @cached_property
@@ -133,7 +137,7 @@ class _Reader:
         return re.compile("|".join(parts), re.IGNORECASE)
 
     def read(self, token: str, before: str) -> tuple[str, str]:
-        """Return the code and the value of a token that follows one with the code `before`."""
+        """Return the code and the value of a token, given the code of the previous token."""
         small = token.lower()
         if (known := self.codes.get(small)) is not None:
             is_other = (small in CAPITALISED and token == small) or (small == "morgen" != token and before not in ".,")
@@ -168,7 +172,7 @@ class _Phrases:
             given = dict(zip(found[0].translate(SAME), self.values[start:end], strict=True))
             try:
                 meant = RULES[str(found.lastgroup)][1](self, given)
-            except (ValueError, OverflowError):  # there is no such day: 31 June, or before the year 1
+            except (ValueError, OverflowError):  # no such day: 31 June, or before year 1
                 continue
             if meant is not None:
                 last = self.tokens[end - 1].end()
@@ -176,28 +180,28 @@ class _Phrases:
                 yield RelativeTime(self.tokens[start].start(), last + 2 * is_owner, *meant)
 
     def around(self) -> tuple[int, int]:
-        """Return where the words around the phrase begin and end, within its sentence."""
+        """Return the range of words around the phrase, within its sentence."""
         start, end = self.span
-        low = max(0, start - WINDOW_WORDS)
-        stop = self.codes.find(".", end, end + WINDOW_WORDS)
-        high = min(end + WINDOW_WORDS, len(self.codes)) if stop < 0 else stop
+        low = max(0, start - MAX_VERB_DISTANCE_WORDS)
+        stop = self.codes.find(".", end, end + MAX_VERB_DISTANCE_WORDS)
+        high = min(end + MAX_VERB_DISTANCE_WORDS, len(self.codes)) if stop < 0 else stop
         return max(low, self.codes.rfind(".", low, start) + 1), high
 
     def before(self) -> range:
-        """Return the places of the words before the phrase, within its sentence."""
+        """Return the positions of the words before the phrase, within its sentence."""
         return range(self.around()[0], self.span[0])
 
     def has(self, code: str) -> bool:
-        """Is such a word near the phrase?"""
+        """Return True if a word with this code is near the phrase."""
         return code in self.codes[slice(*self.around())]
 
     def verbs_in(self, places: Iterable[int]) -> list[str]:
-        """Return the kinds of the verbs at these places."""
+        """Return the kinds of the verbs at these positions."""
         verbs = (self.verb.fullmatch(self.tokens[place][0].lower()) for place in places)
         return [str(verb.lastgroup) for verb in verbs if verb is not None]
 
     def is_past(self) -> bool:
-        """Does the phrase speak of what was?"""
+        """Return True if the phrase is about the past."""
         (start, end), (low, high) = self.span, self.around()
         nearest = sorted((*range(low, start), *range(end, high)), key=lambda place: max(start - place, place - end + 1))
         kinds = self.verbs_in(nearest)
@@ -205,7 +209,7 @@ class _Phrases:
         return told == "past" or {"have", "been"} <= set(kinds)
 
     def is_lasting(self) -> bool:
-        """Do the verbs before the phrase say that something goes on: "have been", "have lived"?"""
+        """Return True if the verbs before the phrase describe something that continues: "have been", "have lived"."""
         kinds = {*self.verbs_in(self.before())}
         return not kinds.isdisjoint(("been", "never")) or {"have", "past"} <= kinds
 
@@ -225,20 +229,20 @@ def _weekend(day: date) -> Meaning:
 
 
 def _month(year: int, month: int) -> Meaning:
-    """Return a month; 0 is December of the year before, 13 January of the next."""
+    """Return a month; 0 is December of the previous year, 13 January of the next."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     after = date(year + month // 12, month % 12 + 1, 1)
     return date(year, month, 1), after - timedelta(1), f"{MONTH_NAMES[month - 1]} {year}"
 
 
 def _season(year: int, season: int) -> Meaning:
-    """Return a season of the northern half of the earth; winter begins in December of the year."""
+    """Return a season of the northern hemisphere; winter begins in December of the year."""
     first, last = _month(year, 3 * season + 3)[0], _month(year, 3 * season + 5)[1]
-    return first, last, f"{SEASON_NAMES[season]} {year}" + (f"/{last.year % 100:02}" if season == WINTER else "")
+    return first, last, f"{SEASON_NAMES[season]} {year}" + (f"/{last.year % 100:02}" if season == WINTER_CODE else "")
 
 
 def _away(today: date, count: int, unit: str) -> Meaning:
-    """Return the day, week, month or year that is so many away from this one."""
+    """Return the day, week, month or year that is `count` units from today's."""
     if abs(count) > MAX_COUNTS[unit]:
         raise OverflowError
     if unit == "y":
@@ -250,13 +254,13 @@ def _away(today: date, count: int, unit: str) -> Meaning:
 
 
 def _weekday(today: date, weekday: int, step: int) -> Meaning:
-    """Return the last (-1) or the next (1) such day; today is neither."""
+    """Return the last (-1) or next (1) such weekday, never today."""
     ahead = (weekday - today.weekday() - 1) % 7 + 1
     return _day(today + timedelta(ahead if step > 0 else ahead - 7 or -7))
 
 
 def _yearly(given: Values) -> Callable[[int], Meaning]:
-    """Return what gives the month, season or holiday of a phrase in a year."""
+    """Return a function that gives the month, season or holiday of a phrase in a year."""
     if "M" in given:
         return lambda year: _month(year, int(given["M"]))
     if "S" in given:
@@ -266,13 +270,13 @@ def _yearly(given: Values) -> Callable[[int], Meaning]:
 
 
 def _by_tense(today: date, each: Callable[[int], Meaning], *, past: bool) -> Meaning:
-    """Return the latest that has begun, or the first that is not over."""
+    """Return the latest occurrence that has begun, or the first that is not over."""
     meant = [each(today.year + years) for years in (-1, 0, 1)]
     return [m for m in meant if m[0] <= today][-1] if past else next(m for m in meant if m[1] >= today)
 
 
 def _nearest_date(today: date, month: int, day: int, *, past: bool) -> date:
-    """Return the date nearest to today; one that is far away only if the tense agrees."""
+    """Return the date nearest to today; a distant one only if it agrees with the tense."""
     years = range(today.year - 1, today.year + 2)
     days = [date(year, month, day) for year in years if day <= _month(year, month)[1].day]
     nearest = min(days, key=lambda each: abs(each - today))
@@ -347,7 +351,7 @@ def _read_relative(text: _Phrases, given: Values) -> Meaning | None:
         return _weekday(today, int(given["W"]), step or (-1 if text.is_past() else 1))
     each = _yearly(given)
     if step == 0:
-        return each(today.year - (given.get("S") == str(WINTER) and today.month < 7))
+        return each(today.year - (given.get("S") == str(WINTER_CODE) and today.month < 7))
     if step > 0:
         return next(m for m in map(each, range(today.year, today.year + 2)) if m[0] > today)
     before = today - timedelta(LAST_HOLIDAY_DAYS if "H" in given else 0)
@@ -389,7 +393,7 @@ RULES: Mapping[str, tuple[str, Callable[[_Phrases, Values], Meaning | None]]] = 
     ),
     "day": (r"(?<![BN])Dd?", _read_day),
 }
-"""Each kind of phrase, as the codes of its words, with what reads it. The first that fits counts."""
+"""The kinds of phrases: the codes of their words, and the function that resolves them. The first match counts."""
 
 
 @cache

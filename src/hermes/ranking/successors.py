@@ -1,8 +1,8 @@
-"""Which of several short statements holds now: a later one about the same thing goes before an earlier one. Pure.
+"""Successors: among several short statements, a later one about the same thing goes before an earlier one. Pure.
 
-Beside the rules of `claims` and `changes`, which know attributes and values, this takes the closeness of a finer
-embedder: two statements that are close to each other, of which the later one is about as close to the question, are
-taken to be about the same thing. A word of change makes it likelier. Only questions for what is so now are reordered.
+Beside the rules of `claims` and `changes`, which know attributes and values, this uses the second embedder: two
+statements with close vectors, of which the later one is about as close to the question, count as statements about the
+same thing. A word of change makes this more likely. Only questions about the present are reordered.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from hermes.ranking.changes import find_values
 from hermes.ranking.claims import is_change
 from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
-from hermes.ranking.traits import TELLS_TIME, traits_of
+from hermes.ranking.traits import NAMES_TIME, traits_of
 from hermes.ranking.utterances import only_asks
 
-COMPARED = 10
-"""The first so many statements are compared."""
+MAX_COMPARED = 10
+"""The number of first statements that are compared."""
 MAX_CHANGES = 3
 MAX_WORDS = 20
-"""A longer text says several things, so that its closeness says little about one of them."""
-MIN_ALIKE, MIN_ALIKE_UNCHANGED = 0.5, 0.7
-"""How close two statements are at least, with and without a word of change in the later one."""
-LEAST, NEARNESS, CHANGE = 1.05, 0.5, 0.25
-"""Their closeness, plus so much for the later one's nearness to the question and for a word of change, is at least
-`LEAST`. Chosen on the life of `bench/life_plain.jsonl`; on LoCoMo one first place of 760 changed."""
+"""A longer text makes several statements, so its vector says little about one of them."""
+MIN_CLOSENESS, MIN_CLOSENESS_UNCHANGED = 0.5, 0.7
+"""The smallest closeness of two statements, with and without a word of change in the later one."""
+SUCCESSOR_THRESHOLD, NEARNESS_WEIGHT, CHANGE_WEIGHT = 1.05, 0.5, 0.25
+"""A later statement is a successor if their closeness, plus these weights times its nearness to the question and the
+presence of a word of change, reaches the threshold. Chosen on the life of `bench/life_plain.jsonl`; on LoCoMo one
+first place of 760 changed.
+"""
 MAX_NEARNESS = 1.2
 NOT_NOW = re.compile(
     r"\b(?:did|was|were|had|first|before|previous(?:ly)?|used to|last|originally|former(?:ly)?|old|ever|why"
@@ -36,7 +38,7 @@ NOT_NOW = re.compile(
     r"|était|avant|avait|premi(?:er|ère)|pourquoi)\b|以前|之前|曾|为什么",
     re.IGNORECASE,
 )
-"""Asks for what was so, or for more than a value."""
+"""Matches questions about the past, or for more than a value."""
 ASKS_NAME = re.compile(
     r"^\W*(?:who|whom|whose|where)\b|\bnames?\b|\bcalled\b|\b(?:which|what) (?:city|town|country|school)\b"
     r"|^\W*(?:wer|wen|wem|wo|woher|quién|dónde|qui|où)\b|\bheißt\b|\bse llama\b|\bs['’]appelle\b",
@@ -51,7 +53,7 @@ NAME = re.compile(r"(?<![a-zà-ÿ]{3}[.!?…] )(?<!^)\b[A-ZÀ-Þ][\w'’-]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class SaidStatement:
-    """A text with who said it and when, and its direction in the space of the finer embedder."""
+    """A text with its speaker and time, and its vector in the second embedder's space."""
 
     text: str
     speaker: object
@@ -60,12 +62,12 @@ class SaidStatement:
 
 
 def put_successors_first(question: str, asked: Floats, found: Sequence[SaidStatement]) -> list[int]:
-    """Return the places of statements, the best first, with what holds now before what it took the place of."""
+    """Return the positions of statements, the best first, with successors before the statements that they replaced."""
     order = list(range(len(found)))
     if NOT_NOW.search(question):
         return order
     for _ in range(MAX_CHANGES):
-        later = _find_successor(question, asked, [found[place] for place in order[:COMPARED]])
+        later = _find_successor(question, asked, [found[place] for place in order[:MAX_COMPARED]])
         if later is None:
             break
         order.insert(0, order.pop(later))
@@ -73,19 +75,21 @@ def put_successors_first(question: str, asked: Floats, found: Sequence[SaidState
 
 
 def _find_successor(question: str, asked: Floats, found: Sequence[SaidStatement]) -> int | None:
-    """Return the place of the statement that most likely took the place of the first one; None for none."""
+    """Return the position of the statement that most likely replaced the first one, or None."""
     if not found or (first := found[0]).direction is None or not _is_short(first.text):
         return None
     near = max(float(first.direction @ asked), 1e-3)
-    best, place = LEAST, None
+    best, place = SUCCESSOR_THRESHOLD, None
     for at, one in enumerate(found[1:], 1):
         is_later = one.speaker == first.speaker and one.said_at > first.said_at
         if not is_later or one.direction is None or not _is_short(one.text) or only_asks(one.text):
             continue
         alike, changed = float(first.direction @ one.direction), is_change(one.text)
-        if alike < (MIN_ALIKE if changed else MIN_ALIKE_UNCHANGED) or not holds_wanted(question, one.text):
+        if alike < (MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED) or not holds_wanted(question, one.text):
             continue
-        likely = alike + NEARNESS * min(float(one.direction @ asked) / near, MAX_NEARNESS) + CHANGE * changed
+        likely = (
+            alike + NEARNESS_WEIGHT * min(float(one.direction @ asked) / near, MAX_NEARNESS) + CHANGE_WEIGHT * changed
+        )
         if likely >= best:
             best, place = likely, at
     return place
@@ -96,7 +100,7 @@ def holds_wanted(question: str, text: str) -> bool:
     if ASKS_NUMBER.search(question):
         return any(map(str.isdigit, text)) or next(iter(find_values(text, "number")), None) is not None
     if asks_when(question):
-        return bool(traits_of(text) & TELLS_TIME) or any(map(str.isdigit, text))
+        return bool(traits_of(text) & NAMES_TIME) or any(map(str.isdigit, text))
     if ASKS_NAME.search(question):
         said = question.lower()
         return not text.isascii() or any(name.lower() not in said for name in NAME.findall(text))

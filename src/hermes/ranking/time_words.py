@@ -1,11 +1,11 @@
 """Words for times in five languages, each with the code and the value by which `relative_times` reads it.
 
-A line begins with a code; then come values with the words that have them, `_` for a space. The codes:
-D day counted from today · T week, month or year counted from this one · U unit · P period · E weekend · W weekday ·
-M month · S season · H holiday · e w m the same where they need no preposition · R last, this, next · r the same behind
-its noun · Q the last, of several · y such a year · N number · i ordinal · A ago · V ago, in front · I in · F from now ·
-Z since so long · C for so long · G so long by now · O preposition (-1 since, 1 until, 0 others) · l early, late ·
-J the · g my · j an article that makes a habit of a weekday · o of · c to · k pronoun · d part of a day · B every ·
+A line begins with a code, followed by values with their words; `_` stands for a space. The codes:
+D day counted from today · T week, month or year counted from this one · U unit · P period · E weekend · W weekday · M
+month · S season · H holiday · e w m the same without a preposition · R last, this, next · r the same after its noun ·
+Q the last, of several · y such a year · N number · i ordinal · A ago · V ago, in front · I in · F from now · Z since,
+with a period · C for, with a period · G a period up to now · O preposition (-1 since, 1 until, 0 others) · l early,
+late · J the · g my · j an article that makes a weekday a habit · o of · c to · k pronoun · d part of a day · B every ·
 b birthday · x another word.
 """
 
@@ -148,7 +148,7 @@ COMMON = {
     "es": "el la de que y en un una mi es no los las por con me se lo su nos tengo fue para a está vamos hace",
     "fr": "le la les de des et je il elle un une est on nous j ai à mon ma pas c que dans sur pour a l ça du vous",
 }
-"""Words by which a language is told from the others."""
+"""Frequent words that identify a language."""
 VERBS = {
     "en": (
         r"(?P<been>been)|(?P<never>haven|hasn)|(?P<have>have|has|ve)|(?P<past>was|were|had|did|didn|went|got|came|saw|took|made|met"
@@ -180,5 +180,6 @@ VERBS = {
     ),
     "zh": r"(?P<past>[了过])|(?P<future>[要会将想]|打算|准备)",
 }
-"""Patterns of verbs that tell whether a sentence speaks of what was or of what will be: "past" and "future" by
-themselves, "have" and "been" (an auxiliary and a participle) as the past where both are there; "never" is "haven't"."""
+"""Patterns of verbs that show whether a sentence is about the past or the future: "past" and "future" alone, "have"
+with "been" (an auxiliary and a participle) as the past; "never" is "haven't".
+"""

@@ -1,4 +1,4 @@
-"""What a search needs to know of a message without its text, packed into one number beside the message's vector."""
+"""Traits: what a search must know about a message without its text, packed into one number beside its vector."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from hermes.ranking.relative_times import resolve
 from hermes.ranking.words import split_words
 
-ASKS = 1
-"""It holds a question."""
-IS_QUESTION = 2
-"""It ends with a question mark."""
-TELLS_TIME = 4
-"""It names a time: a day, a month, yesterday."""
-OF_ONESELF = 8
-"""Who wrote it speaks of themselves."""
-LENGTH_AT = 4
-"""From this bit on, 16 bits hold how many words the message has."""
-LONGEST = 0xFFFF
+ASKS = 1 << 0
+"""Bit: the message holds a question."""
+IS_QUESTION = 1 << 1
+"""Bit: the message ends with a question mark."""
+NAMES_TIME = 1 << 2
+"""Bit: the message names a time, such as a day, a month or "yesterday"."""
+OF_ONESELF = 1 << 3
+"""Bit: the author speaks of themselves."""
+LOW_FLAG_COUNT = 4
+"""The number of flags below the message's number of words, which takes 16 bits."""
+MAX_LENGTH_WORDS = 0xFFFF
 UNWANTED = 1 << 20
-"""Its author wished that it is not remembered: no search brings it."""
+"""Bit: the author asked that the message is not remembered; no search returns it."""
 CONFIDENTIAL = 1 << 21
-"""It holds a password, a PIN or the like: a search brings it only when it is asked for."""
-READ = 4000
-"""Only so many characters are read; the word count of a longer text is extrapolated."""
+"""Bit: the message holds a password, a PIN or the like; a search returns it only if the question asks for one."""
+MAX_READ_CHARS = 4000
+"""The number of characters that are read; the word count of a longer text is extrapolated."""
 QUESTION_MARKS = "?？؟"
 TIME = frozenset(
     """
@@ -44,31 +44,31 @@ ONESELF = frozenset(
     """.split()  # noqa: SIM905
 )
 ANY_DAY = date(2000, 1, 1)
-"""Whether a text holds a relative time does not depend on the day."""
+"""An arbitrary day: whether a text holds a relative time does not depend on it."""
 ONESELF_LETTERS = "我私僕俺"
 
 
 def count_words(traits: Any) -> Any:
-    """Return how many words messages with these traits (a number or an array of them) have."""
-    return traits >> LENGTH_AT & LONGEST
+    """Return the number of words of messages with these traits (a number or an array of them)."""
+    return traits >> LOW_FLAG_COUNT & MAX_LENGTH_WORDS
 
 
 def traits_of(text: str) -> int:
-    part = text[:READ]
+    part = text[:MAX_READ_CHARS]
     words = split_words(part)
-    found = min(len(words) * len(text) // max(len(part), 1), LONGEST) << LENGTH_AT
+    found = min(len(words) * len(text) // max(len(part), 1), MAX_LENGTH_WORDS) << LOW_FLAG_COUNT
     if any(mark in text for mark in QUESTION_MARKS):
         found |= ASKS | (IS_QUESTION if text.rstrip()[-1] in QUESTION_MARKS else 0)
-    if not TIME.isdisjoint(words) or " May" in part or _tells_more(part):  # in small letters "may" is a verb
-        found |= TELLS_TIME
+    if not TIME.isdisjoint(words) or " May" in part or _names_other_time(part):  # lower-case "may" is a verb
+        found |= NAMES_TIME
     return found | OF_ONESELF if speaks_of_oneself(part, words) else found
 
 
-def _tells_more(text: str) -> bool:
-    """Does a text name a time in words that TIME does not hold, as in French and Chinese?"""
+def _names_other_time(text: str) -> bool:
+    """Return True if a text names a time in words that TIME lacks, as in French and Chinese."""
     return not text.isascii() and bool(resolve(text, ANY_DAY))
 
 
 def speaks_of_oneself(text: str, words: Sequence[str]) -> bool:
-    """Does somebody speak of themselves in a text with these words?"""
+    """Return True if the author of a text with these words speaks of themselves."""
     return not ONESELF.isdisjoint(words) or (not text.isascii() and any(letter in text for letter in ONESELF_LETTERS))

@@ -1,6 +1,6 @@
-"""What kind of thing somebody says, told by rule: a question, small talk, or something that can be kept.
+"""Classification of utterances by rules: questions, requests, small talk, and other text, which can be remembered.
 
-In English, German, Spanish, French and Chinese. Host and memory server share these rules.
+In English, German, Spanish, French and Chinese. The agent host and the memory server share these rules.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from hermes.ranking.words import split_words
 
 SmallTalk = Literal["greeting", "farewell", "thanks", "nod"]
 MAX_SMALL_TALK_CHARS = 100
-MAX_KEPT_CHARS, SENTENCES_KEPT = 500, 4096
-"""Of sentences up to this length it is kept whether they ask, and of so many."""
+MAX_CACHED_CHARS, MAX_CACHED_SENTENCES = 500, 4096
+"""The length up to which it is cached whether a sentence asks, and the number of cached sentences."""
 MAX_UNMARKED_CHARS = 80
-"""A longer question without its mark tells something beside."""
+"""A longer question without a question mark also states something."""
 MIN_TELLING_WORDS = 4
-"""Fewer words before a question ("I wonder, …") tell nothing."""
+"""Fewer words before a question ("I wonder, …") state nothing."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
 CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
 CLOSING = "\"'”’»)] "
-"""What may stand behind the mark that ends a sentence."""
+"""Characters that may follow the mark that ends a sentence."""
 NOT_WORDS = re.compile(r"[\W_]+")
 ASKING = re.compile(
     r"(?:(?:what|what['’]?s|who|who['’]?s|whose|when|where|where['’]?s|which|why|how|do|does|did|is|are|was|were|can"
@@ -37,7 +37,7 @@ ASKING = re.compile(
 NOTED = re.compile(
     r"(?:do|does|did|is|are|was|were|can|could)\s+(?!(?:i|you|we|my|your|our|there|ist|habe?)\b)", re.IGNORECASE
 )
-"""Begins as a note does that leaves out whom it is about ("is called Ada")."""
+"""Matches the beginning of a note that leaves out its subject ("is called Ada")."""
 REQUEST = re.compile(
     r"(?:please |bitte |por favor |s['’]il te plaît,? )?(?:(?:write|translate|summari[sz]e|explain|fix|draft"
     r"|calculate|generate|help me|give me|make me|tell me (?:a|an) |schreibe?|übersetze?|erkläre?|hilf mir|escribe"
@@ -84,7 +84,7 @@ WHOLE = re.compile(
     r"|(?P<thanks>(?:谢谢|多谢)你?)",
     re.IGNORECASE,
 )
-"""Small talk that is known only as a whole."""
+"""Small talk that is recognised only as a whole."""
 FIRST = {
     "greeting": re.compile(
         r"hi|hello|hey|hiya|howdy|hallo|hoi|servus|moin|hola|salut|bonjour|bonsoir|coucou|grü(?:ß|ezi)|buen[oa]s"
@@ -96,29 +96,30 @@ FIRST = {
     ),
     "thanks": re.compile(r"thanks|thank you|thx|ty$|many thanks|danke|vielen dank|(?:muchas |mil )?gracias|merci"),
 }
-"""How small talk of each kind begins, in small letters and words alone."""
+"""How small talk of each kind begins, lower-cased and without punctuation."""
 VOCABULARIES: dict[SmallTalk, frozenset[str]] = {"farewell": FAREWELLS, "greeting": GREETINGS, "thanks": THANKS}
 
 
 def is_question(text: str) -> bool:
-    """Return True if a text wants an answer: a question mark at its end, or a question word first and no full stop
-    last."""
+    """Return True if a text asks for an answer: it ends with a question mark, or begins with a question word and has
+    no full stop at the end.
+    """
     flat = text.strip()
     return flat.rstrip(CLOSING + "!").endswith(tuple(QUESTION_MARKS)) or ASKING.match(flat) is not None
 
 
 def is_request(text: str) -> bool:
-    """Return True if a text wants something done that memory alone cannot do, or asks what can be done."""
+    """Return True if a text asks for something that memory alone cannot do, or asks what the agent can do."""
     return REQUEST.match(text.strip()) is not None
 
 
 def wants_forgetting(text: str) -> bool:
-    """Return True if a text wants something that was said to be forgotten."""
+    """Return True if a text asks to forget something."""
     return FORGET.match(text.strip()) is not None
 
 
 def find_small_talk(text: str) -> SmallTalk | None:
-    """Return the kind of small talk that a text is, from its first word to its last; None for any other text."""
+    """Return the kind of small talk that a whole text is, or None."""
     if len(text) > MAX_SMALL_TALK_CHARS:
         return None
     plain = text.strip().lower()
@@ -140,16 +141,16 @@ def is_nod(text: str) -> bool:
 
 
 def only_asks(text: str) -> bool:
-    """Return True if a text consists of questions and tells nothing of whoever speaks ("I moved to Ghent, …?")."""
+    """Return True if a text consists of questions and states nothing about its author ("I moved to Ghent, …?" does)."""
     sentences = [sentence.strip() for sentence in SENTENCE_END.split(text) if sentence.strip()]
     return bool(sentences) and all(map(_only_asks, sentences))
 
 
 def _only_asks(sentence: str) -> bool:
-    return (_asks if len(sentence) <= MAX_KEPT_CHARS else _asks.__wrapped__)(sentence)
+    return (_asks if len(sentence) <= MAX_CACHED_CHARS else _asks.__wrapped__)(sentence)
 
 
-@lru_cache(SENTENCES_KEPT)  # the same sentences are found again in the next turn
+@lru_cache(MAX_CACHED_SENTENCES)  # the next turn finds the same sentences again
 def _asks(sentence: str) -> bool:
     if not sentence.rstrip(CLOSING).endswith(tuple(QUESTION_MARKS)):
         is_short = len(sentence) <= MAX_UNMARKED_CHARS

@@ -1,7 +1,7 @@
-"""Words of any script: how a text is split, and which words of a question tell what it is about.
+"""Words of any script: splitting of texts, and the words of a question that show what it is about.
 
-Chinese, Japanese, Korean, Thai and their neighbours put no spaces between words, or hang endings on them: a run of such
-characters counts as its pairs, and its last character as one more word, so that every character begins a word.
+Chinese, Japanese, Korean, Thai and related scripts put no spaces between words, or attach endings to them: a run of
+such characters counts as its pairs, and its last character as one more word, so that every character begins a word.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ SPACELESS = (
     "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
     "\U00020000-\U0003ffff"
 )
-SAME = 5
-"""Two words whose first so many letters are equal count as forms of one word."""
-MOST = 48
-"""How many words of a long question are looked for."""
+STEM_CHARS = 5
+"""Two words with the same first letters, up to this number, count as forms of one word."""
+MAX_QUESTION_WORDS = 48
+"""The number of words of a long question that are searched for."""
 PLAIN = re.compile(r"\w+")
 OWN = re.compile(r"['’]s\b")
-SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 """The English possessive, as in "Anna's"."""
+SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？\n]")
 ENGLISH = frozenset(
     """
     a about all am an and any are as at be been but by can could d did do does during ever for from had has have he her
@@ -46,7 +46,7 @@ SPANISH = frozenset(
     """.split()  # noqa: SIM905
 )
 STOP_WORDS = (ENGLISH, GERMAN, SPANISH)
-"""For three languages. In others, frequent words count little because they are frequent."""
+"""Stop words of three languages. In others, frequent words count little because they are frequent."""
 
 
 @cache
@@ -55,7 +55,7 @@ def _spaceless() -> re.Pattern[str]:
 
 
 def segment(text: str) -> str:
-    """A text as an index of words takes it: spaceless scripts in pairs. Others stay as they are."""
+    """Return a text for the word index: spaceless scripts as pairs, others unchanged."""
     if text.isascii() or not _spaceless().search(text):
         return text
     return _spaceless().sub(lambda run: f" {' '.join(_pairs(run[0]))} ", unicodedata.normalize("NFKC", text))
@@ -66,11 +66,11 @@ def _pairs(run: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text in small letters, in order. Punctuation is no word."""
+    """Return the words of a text in order, lower-cased, without punctuation."""
     if text.isascii():
         return PLAIN.findall(_plain(text))
     text = OWN.sub("", text).lower()
-    # A mark (an accent, a vowel sign) is a part of the word that it stands in.
+    # A mark (an accent, a vowel sign) is part of its word.
     kept = (letter if letter.isalnum() or letter == "_" or _is_mark(letter) else " " for letter in text)
     return [word for found in "".join(kept).split() for word in _parts(found)]
 
@@ -89,31 +89,31 @@ def _parts(word: str) -> list[str]:
     parts: list[str] = []
     for part in segment(word).split():
         is_last = len(part) == 1 and bool(parts) and parts[-1].endswith(part)
-        if not is_last:  # the pair before it says more
+        if not is_last:  # the preceding pair is more specific
             parts.append(f"{part}*" if len(part) == 1 and _spaceless().match(part) else part)
     return parts
 
 
 def is_pair(word: str) -> bool:
-    """Is it two characters of a script without spaces?"""
+    """Return True for a pair of characters, or one with `*`, of a script without spaces."""
     return not word.isascii() and _spaceless().match(word) is not None
 
 
 def share_held(words: Sequence[str], text: str) -> float:
-    """The share of the words that a text holds, in any form that begins alike."""
+    """Return the share of the words that a text holds, in any form with the same beginning."""
     if not words:
         return 0.0
-    forms = [word.rstrip("*")[:SAME] for word in words]
+    forms = [word.rstrip("*")[:STEM_CHARS] for word in words]
     if text.isascii():
         small = _plain(text)
         return sum(form in small and _is_word(form, small) for form in forms) / len(forms)
-    said = {word[:SAME] for word in split_words(text)}
+    said = {word[:STEM_CHARS] for word in split_words(text)}
     return sum(form in said for form in forms) / len(forms)
 
 
 def _is_word(form: str, small: str) -> bool:
-    """Whether a word of the text, in small plain letters, is this one, or begins with it if it is cut."""
-    is_cut = len(form) == SAME
+    """Return True if the text, lower-cased, holds this word, or one that begins with it if it is cut."""
+    is_cut = len(form) == STEM_CHARS
     place = small.find(form)
     while place >= 0:
         end = place + len(form)
@@ -129,8 +129,9 @@ def _is_letter(sign: str) -> bool:
 
 
 def telling_words(words: list[str]) -> list[str]:
-    """The words that say what a question is about, each once: all but stop words, or all words if nothing else is left.
-    A word `x*` stands for every word that begins with x."""
+    """Return the words that show what a question is about, each once: all but stop words, or all words if nothing else
+    is left. A word `x*` stands for every word that begins with x.
+    """
     spoken = [word for word in words if any(letter.isalnum() for letter in word)]
     language = max(STOP_WORDS, key=lambda stops: sum(word in stops for word in spoken))
-    return list(dict.fromkeys([word for word in spoken if word not in language] or spoken))[:MOST]
+    return list(dict.fromkeys([word for word in spoken if word not in language] or spoken))[:MAX_QUESTION_WORDS]

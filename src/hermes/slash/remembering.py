@@ -38,7 +38,7 @@ WORDS = {
 TAKES = "[more|search WORDS|edit N TEXT|forget N|why N|undo N|on|off]"
 FACTS, ENDED = "Facts, from what was said:", "No longer so:"
 """Headings of a listing, below those of the notes."""
-MOST_SAID = 5
+MAX_SEARCH_ROWS = 5
 SAID = "Said in conversations:"
 IN_INCOGNITO = "nothing is noted in an incognito conversation"
 REMEMBERED_TEXT = "Noted: {}. `/forget` takes it out again."
@@ -93,12 +93,12 @@ async def remember(here: Here, text: str) -> str:
 
 
 async def search(here: Here, text: str) -> str:
-    """Search what memory holds, and what was said in conversations that this one reaches."""
+    """Search the memory, and the messages of sessions within the reach of this one."""
     place = await here.place()
     told = await unless_stopped(_search(here, place.book, text), here.stop)
     if told is None:
         return UNCHANGED
-    hits = await place.book.search_said(text, MOST_SAID)
+    hits = await place.book.search_said(text, MAX_SEARCH_ROWS)
     said = [f"- {_cut(hit.snippet)} ({_date(hit.message.timestamp)}, {hit.message.session_id})" for hit in hits]
     return "\n".join([told, "", SAID, *said]) if said else told
 
@@ -162,7 +162,7 @@ def _group(book: MemoryBook, entry: Remembering) -> str:
 
 
 def _since(entry: Remembering) -> str:
-    """When a fact was said, or until when it held, behind its text."""
+    """Return the suffix of a fact: the day of its message, or until when it held."""
     if entry.target is not None:
         return ""
     when = f"until {_date(entry.until)}" if entry.until else _date(entry.at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.db.engine import Tx
 from hermes.types import Session
 
-SCHEMA = """
+AUTO_TITLES_SCHEMA = """
 CREATE TABLE hermes_auto_titles (
     session_id TEXT PRIMARY KEY,
     is_due INTEGER NOT NULL,

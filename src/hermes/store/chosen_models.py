@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 
-SCHEMA = """
+CHOSEN_MODELS_SCHEMA = """
 CREATE TABLE hermes_chosen_models (
     session_id TEXT PRIMARY KEY,
     name TEXT NOT NULL,

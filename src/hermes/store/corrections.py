@@ -17,7 +17,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.scope import Scope
 
-SCHEMA = (
+CORRECTIONS_SCHEMA = (
     """
     CREATE TABLE hermes_corrections (
         id INTEGER PRIMARY KEY,

@@ -16,7 +16,7 @@ import numpy as np
 
 from hermes.db.engine import Tx
 from hermes.ranking import traits
-from hermes.ranking.scoring import LONG, Evidence, Floats, score
+from hermes.ranking.scoring import MIN_LONG_WORDS, Evidence, Floats, score
 from hermes.store.asking import HistoryQuestion, understand
 from hermes.store.holders import LASTED, Held, Ids, find_by_date, parse_ids, read_held, read_ids
 from hermes.store.reach import SearchReach
@@ -153,7 +153,9 @@ def _weigh(
     chosen, before = [one for one, _ in shown], [one for _, one in shown]
     kinds = np.array([one.traits for one in chosen], dtype=np.int64)
     kinds_before = np.array([one.traits if one else 0 for one in before], dtype=np.int64)
-    is_short = np.array([one is not None for one in before], dtype=bool) & (traits.count_words(kinds_before) < LONG)
+    is_short = np.array([one is not None for one in before], dtype=bool) & (
+        traits.count_words(kinds_before) < MIN_LONG_WORDS
+    )
     own = held.of(_ids(chosen))
     earlier = held.of(_ids(before)) & is_short
     weights = held.weights / max(float(held.weights.sum()), 1e-6)
@@ -173,7 +175,7 @@ def _weigh(
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
         after_question=kinds_before & traits.ASKS != 0,
-        time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
+        time=(kinds & traits.NAMES_TIME != 0) & asked.asks_when,
         date=asked.dates.fit(np.array([one.day for one in chosen], dtype=np.int32)) if asked.dates else nothing,
         length=traits.count_words(kinds),
         session=np.array([places[one.session_id] for one in chosen], dtype=np.int64),

@@ -11,7 +11,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.types import Message
 
-SCHEMA = """
+INCOGNITO_SCHEMA = """
 CREATE TABLE hermes_incognito (
     session_id TEXT NOT NULL,
     after_id INTEGER NOT NULL,

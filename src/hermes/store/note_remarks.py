@@ -10,7 +10,7 @@ from hermes.db.engine import Tx
 from hermes.events import MemoryUpdated
 from hermes.scope import API, Group, Guest, Scope
 
-SCHEMA = (
+NOTE_REMARKS_SCHEMA = (
     "CREATE TABLE hermes_note_remarks (id INTEGER PRIMARY KEY, scope TEXT NOT NULL, remark TEXT NOT NULL)",
     "CREATE INDEX hermes_note_remarks_by_scope ON hermes_note_remarks (scope)",
 )

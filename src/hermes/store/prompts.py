@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 
-SCHEMA = """
+PROMPTS_SCHEMA = """
 CREATE TABLE hermes_prompts (
     session_id TEXT PRIMARY KEY,
     made_of TEXT NOT NULL

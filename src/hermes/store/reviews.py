@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hermes.db.engine import Tx
 
-SCHEMA = """
+REVIEWS_SCHEMA = """
 CREATE TABLE hermes_reviews (
     session_id TEXT PRIMARY KEY,
     upto_message_id INTEGER NOT NULL

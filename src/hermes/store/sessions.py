@@ -95,7 +95,7 @@ class Sessions:
 
     def recent(self, tx: Tx, *, limit: int, source: str | None = None, everything: bool = False) -> list[Listed]:
         """Return the sessions that were active last. Sessions that continue elsewhere after a rotation, and sessions
-        whose messages were all taken back, are left out unless `everything`."""
+        whose messages were all retracted, are left out unless `everything`."""
         wanted = ["(:source IS NULL OR t.source = :source)"]
         if not everything:
             wanted.append(f"t.id NOT IN ({self._continued_sql()})")

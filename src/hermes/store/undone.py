@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 
-SCHEMA = (
+UNDONE_SCHEMA = (
     """
     CREATE TABLE hermes_undone (
         cause TEXT PRIMARY KEY,

@@ -17,7 +17,7 @@ MAX_ATTEMPTS = 6
 FIRST_RETRY_DELAY_SECONDS = 0.2
 TEMPORARY_STATUSES = frozenset({429, 502, 503, 504})
 """Statuses of temporary failures."""
-MAX_REASON_CHARS = 300
+MAX_REPLY_CHARS = 300
 PAGE_ITEMS = 100
 
 
@@ -130,4 +130,4 @@ def _reason(answer: httpx.Response) -> str:
         detail = answer.text
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
         detail = detail[0].get("msg", detail[0])
-    return f"{answer.status_code} {' '.join(str(detail).split())}"[:MAX_REASON_CHARS]
+    return f"{answer.status_code} {' '.join(str(detail).split())}"[:MAX_REPLY_CHARS]

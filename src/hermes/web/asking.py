@@ -84,5 +84,5 @@ async def show_asking(request: Request) -> Response:
     return page(request, "ask.html", q=question, answered=answered, trouble=await host.trouble())
 
 
-def routes() -> list[Route]:
+def question_routes() -> list[Route]:
     return [Route("/memory/ask", show_asking)]

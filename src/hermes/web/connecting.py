@@ -134,7 +134,7 @@ async def disconnect(request: Request, _: PageForm) -> Response:
     return redirect("/settings")
 
 
-def routes() -> list[Route]:
+def sign_in_routes() -> list[Route]:
     return [
         Route(HERE, show),
         form_route(HERE, begin),

@@ -103,7 +103,7 @@ def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
             Route(ENTER, enter),
             Mount("/static", StaticFiles(directory=HERE / "static")),
             *first.routes(),
-            *asking.routes(),
+            *asking.question_routes(),
             *upkeep.routes(),
             *memory_routes.routes(),
             *session_timeline.routes(),

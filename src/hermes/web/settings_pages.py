@@ -212,5 +212,5 @@ def routes() -> list[Route]:
         form_route("/settings", change_memory),
         Route("/settings/all", show_all),
         form_route("/settings/all", change_one),
-        *connecting.routes(),
+        *connecting.sign_in_routes(),
     ]

@@ -47,7 +47,7 @@ MAX_WAITING_EVENTS = 10_000
 """Events that wait to be stored. Further ones are not acknowledged, so Slack sends them again."""
 MAX_NAMES = 1000
 PAGE_ITEMS = 200
-MAX_PAGES = 100
+MAX_HISTORY_PAGES = 100
 THREAD_LIFE_SECONDS = 14 * 86_400
 """Threads that are silent for longer are not read after a start."""
 CLOCK_DIFFERENCE_SECONDS = 600.0
@@ -285,7 +285,7 @@ class Slack:
         """Return a list, fetched page by page."""
         found: list[Json] = []
         params: dict[str, str | int] = {**asked, "limit": PAGE_ITEMS}
-        for _ in range(MAX_PAGES):
+        for _ in range(MAX_HISTORY_PAGES):
             page = await self._page(method, params)
             found += page[field]
             params["cursor"] = str((page.get("response_metadata") or {}).get("next_cursor") or "")

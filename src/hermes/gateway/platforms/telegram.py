@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.gateway.telegram")
 
 MAX_MESSAGE_UNITS = 4096
-POLL_SECONDS = 30
+UPDATES_POLL_SECONDS = 30
 WEBHOOK_DRAIN_SECONDS = 5
 """Seconds that open webhook requests have to finish at the end."""
 ALLOWED_UPDATES = ["message", "edited_message"]
@@ -198,7 +198,7 @@ class Telegram:
 
         async def poll() -> int | None:
             # Until Telegram has answered once, poll without waiting, so that a recovery is noticed at once.
-            updates = await self._get_updates(offset, wait=POLL_SECONDS if self._state == "ok" else 0)
+            updates = await self._get_updates(offset, wait=UPDATES_POLL_SECONDS if self._state == "ok" else 0)
             await self._report(intake, "ok", f"@{reader.username}, polling")
             following = offset
             for update in updates:

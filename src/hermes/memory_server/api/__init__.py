@@ -1,1 +1,2 @@
-"""HTTP: parse, check who asks, call the engine, serialise. Nothing here knows how memory works."""
+"""The HTTP layer: parses and authorizes requests, calls the engine, and serializes responses. It has no memory
+logic."""

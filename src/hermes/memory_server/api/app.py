@@ -1,4 +1,4 @@
-"""The application: every route over one database."""
+"""The application: all routes over one database."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ logger = logging.getLogger(__name__)
 
 
 class Loading:
-    """One task for each workspace whose outline is wanted, and one for each large scope, whose index is asked for."""
+    """Background tasks of searches: load the outline of a workspace, or queue the vector index of a large scope, once
+    each."""
 
     def __init__(self, database: Database, outlines: Outlines, clock: Clock) -> None:
         self._database = database
@@ -75,7 +76,7 @@ class Loading:
         outlines.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
 
     async def close(self) -> None:
-        """Stop what is under way: the next start begins again."""
+        """Cancel running tasks; the next start repeats them."""
         self._outlines.load_later = None
         for task in self._tasks.values():
             task.cancel()
@@ -89,7 +90,7 @@ class Loading:
         try:
             await self._database.read(lambda tx: self._outlines.load(tx, workspace_id))
         except StoreError as error:
-            # The next search asks for it again, and what was read so far is kept.
+            # The next search requests it again, and continues from what was read.
             logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
         finally:
             del self._tasks[workspace_id]
@@ -99,30 +100,29 @@ class Loading:
             self._tasks[scope] = asyncio.create_task(self._queue(scope))
 
     async def _queue(self, scope: VectorScope) -> None:
-        """Ask for an index, once: until the next start its vectors are in memory."""
+        """Queue the index of a scope, once. Its vectors stay in memory until the next start."""
         try:
             await self._database.write(lambda tx: queue_indexing(tx, scope, times.now(self._clock)))
         except StoreError:
-            del self._tasks[scope]  # the next search asks again
+            del self._tasks[scope]  # the next search retries
 
 
 Opener = Callable[[], Database]
 
-FIRST_REQUESTS = 0.1
-"""Seconds after the start that belong to whoever started the server: most have something to ask at once."""
+WARM_UP_DELAY_SECONDS = 0.1
+"""Delay that leaves the first moments to requests: most programs that start the server have one."""
 
 
 async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth) -> None:
-    """Read the vocabularies, so that the first message does not wait for them; requests are answered meanwhile.
+    """Load the embedder and the token vocabulary, so that the first message does not wait for them.
 
-    Before, what the last one left behind is cleaned up; then the file is looked through.
-    """
-    await asyncio.sleep(FIRST_REQUESTS)
+    Before that, clean up what the last process left behind; afterwards, inspect the file."""
+    await asyncio.sleep(WARM_UP_DELAY_SECONDS)
     try:
         await clean_outlines(database, abandoned=0.0)
     except StoreError as error:
         health.note(error)
-    await embedder.embed(["ready"])  # before the other: a search needs nothing else
+    await embedder.embed(["ready"])  # first, since searches need only this
     await compute(count_tokens, "ready")
     await health.inspect()
 
@@ -138,12 +138,11 @@ def create_app(
     finer: Embedder | None = None,
     model_file: SettingsFile | None = None,
 ) -> FastAPI:
-    """An application that takes its database when it starts, and closes it when it ends.
+    """Return the application. It opens its database when it starts, and closes it when it ends.
 
-    Background work has a database of its own; with none it is left to others. Without `life` it runs until stopped.
-    With a finer embedder, messages get its vectors in the background, which searches then use beside the others.
-    `model_file` says which model is asked; without it, the file in the database's folder does.
-    """
+    Background work uses a second connection from `open_for_work`; with None, other processes do it. Without `life` the
+    server runs until it is stopped. With the second embedder `finer`, messages get its vectors in the background, and
+    searches use both kinds. `model_file` holds the model settings, by default the file in the database's folder."""
     life = life or Life()
     requests = RequestCounts()
     traffic = Traffic([requests.count, *life.listeners])
@@ -189,15 +188,15 @@ def create_app(
     app = FastAPI(
         title="Hermes memory server", summary="The Honcho v3 API", version=__version__, lifespan=lifespan,
         redirect_slashes=False, docs_url=None, redoc_url=None,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for takers with each request
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it would look for exporters on each request
     )  # fmt: skip
     app.add_middleware(BodyIntake)
     if options.start_key:
         app.add_middleware(StartKey, key=options.start_key)
     app.add_middleware(lambda inside: partial(traffic.watch, inside))
     faults.install(app)
-    # The first that fits answers, so what is asked most comes first.
-    for room in (
+    # The first matching route answers, so the most frequent routes come first.
+    for package in (
         search,
         messages,
         context,
@@ -212,26 +211,26 @@ def create_app(
         rereading,
         portable,
     ):
-        app.router.routes.extend(room.router.routes)  # an included router costs each request another round of matching
+        app.router.routes.extend(package.router.routes)  # an included router would add a matching step to each request
 
     if options.use_auth:
         app.router.routes.extend([*oauth.router.routes, *consent.router.routes])
-    _add_routes_about_us(app, requests, life)
+    _add_server_routes(app, requests, life)
     return app
 
 
-def _add_routes_about_us(app: FastAPI, requests: RequestCounts, life: Life) -> None:
+def _add_server_routes(app: FastAPI, requests: RequestCounts, life: Life) -> None:
     broken = {"description": "The server cannot do its work."}
 
     app.get(HEALTH, tags=["server"], responses={408: {"model": Detail}, 503: broken}, name="health")(report_health)
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def metrics(here: ServerDep, _: Admin) -> Response:
-        """Counters for Prometheus."""
+        """Return counters in Prometheus text format. Requires the admin key."""
         return await show_metrics(here, requests)
 
     @app.get("/docs", include_in_schema=False)
-    def show_docs() -> Response:  # on a thread: the first time, the document takes a while to make
+    def show_docs() -> Response:  # in a thread, since building the document takes a while
         return HTMLResponse(docs_page.write_page(app.openapi()), headers=docs_page.HEADERS)
 
     if (end := life.end) is not None:

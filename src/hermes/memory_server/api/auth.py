@@ -1,8 +1,7 @@
-"""Who asks, and whether they may. Keys are Honcho's: JWT, HS256, claims `ad`, `w`, `p`, `s` and an ISO `exp`.
+"""Authentication and authorization. Keys are Honcho's: JWT, HS256, claims `ad`, `w`, `p`, `s` and an ISO `exp`.
 
-The narrowest claim of a key counts. Every refusal is a 401, as clients expect. A server that was started by itself has
-a key of that start: who could read it where the server put it may do everything, anyone else nothing.
-"""
+The narrowest claim of a key counts. Every refusal is a 401, as clients expect. A server that a program started has a
+start key instead: who can read it in the server's folder may do everything, anybody else nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hermes.loopback import find_strangeness, read_bearer, shows_key
 from hermes.memory_server import times
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED
+from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED_STATUS
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.grants import ACCESS, find_workspace_of
 from hermes.memory_server.engine.peers import is_member, is_merged
@@ -25,15 +24,15 @@ from hermes.memory_server.faults import Invalid, InvalidToken, Stranger, Unautho
 
 ALGORITHM = "HS256"
 CALLER = "hermes.caller"
-"""The key of a request's scope under which its caller stands once it is known."""
+"""Key in the ASGI scope for the caller of a request, once authenticated."""
 Pass = Literal["peer", "session", "member", "any"]
-"""Beside admin and workspace keys: the path's own peer, its own session, a member of its session, whoever holds a key
-of the workspace (the handler then checks the body)."""
+"""Callers that may pass besides admin and workspace keys: the peer in the path, the session in the path, a member of
+that session, or any key of the workspace (the handler then checks the body)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a key says of its holder."""
+    """The holder of a key, as its claims define it."""
 
     admin: bool = False
     workspace: str | None = None
@@ -41,17 +40,17 @@ class Caller:
     session: str | None = None
 
     def holds(self, workspace: str) -> bool:
-        """Is this the whole workspace's key, or admin's?"""
+        """Return True for the key of this workspace, or the admin key."""
         return self.admin or (self.workspace == workspace and self.peer is None and self.session is None)
 
     @property
     def only_peer(self) -> str | None:
-        """The peer that this is the key of; None for the key of anything else."""
+        """Peer of a peer's key; None for other keys."""
         return None if self.admin or self.session is not None else self.peer
 
     @property
     def only_session(self) -> str | None:
-        """The session that this is the key of; None for the key of anything else."""
+        """Session of a session's key; None for other keys."""
         return None if self.admin else self.session
 
 
@@ -68,9 +67,9 @@ def make_key(caller: Caller, secret: str, at: int, expires_at: int | None) -> st
 
 
 def read_key(token: str, secret: str, at: int) -> Caller:
-    """Whose key it is; refused when it is not ours, has expired or makes no sense."""
+    """Verify a key and return its caller. Raise Unauthorized if it is invalid or expired."""
     try:
-        # `exp` is text in these keys, which the library takes for a mistake: it is checked below.
+        # These keys have a text in `exp`, which the library rejects; it is checked below.
         options = {"verify_exp": False, "verify_iat": False, "verify_nbf": False, "verify_aud": False}
         claims = jwt.decode(token, secret, algorithms=[ALGORITHM], options=options)  # type: ignore[arg-type]
     except jwt.PyJWTError as error:
@@ -96,13 +95,13 @@ def _expiry(value: Any) -> int:
 
 
 class Gate:
-    """Lets a request through to a route, or refuses it."""
+    """A dependency that authorizes requests for a route."""
 
     def __init__(self, *passes: Pass) -> None:
         self._passes = frozenset(passes)
 
     async def __call__(self, request: Request) -> Caller:
-        """Return whose key it is. A route has one gate, which is asked once for each request."""
+        """Return the caller, or raise. A route has one gate, which is evaluated once per request."""
         if (known := request.scope.get(CALLER)) is None:
             known = request.scope[CALLER] = await self._examine(request)
         caller: Caller = known
@@ -112,7 +111,7 @@ class Gate:
         server: Server = request.app.state.server
         if not server.options.use_auth:
             if (strange := find_strangeness(request.headers)) is not None:
-                raise Stranger(f"Without keys, {strange}; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
+                raise Stranger(f"This server uses no keys, and {strange}; set AUTH_USE_AUTH and AUTH_JWT_SECRET")
             return ADMIN
         if not (token := read_bearer(request.headers.get("authorization"))):
             raise Unauthorized("No access token provided")
@@ -145,7 +144,7 @@ class Gate:
 
 
 async def _read_token(token: str, server: Server) -> Caller:
-    """Return whose key it is, or what the owner allowed a client that signed in: one workspace."""
+    """Return the caller of a key, or of a client's access token, which opens one workspace."""
     if not token.startswith(ACCESS):
         return read_key(token, server.options.jwt_secret, server.now())
     key, at = server.options.token_key, server.now()
@@ -156,25 +155,25 @@ async def _read_token(token: str, server: Server) -> Caller:
 
 
 async def _refuse_merged(caller: Caller, server: Server) -> None:
-    """The key of a peer that is a part of another opens nothing: that one has things of its own."""
+    """Refuse the key of a merged peer: its name now refers to another peer."""
     workspace, peer = caller.workspace, caller.only_peer
     if workspace is not None and peer is not None and await server.read(lambda tx: is_merged(tx, workspace, peer)):
-        raise Unauthorized("JWT of a peer that was merged into another; use a key of that one")
+        raise Unauthorized("This key belongs to a peer that was merged into another; use a key of that peer")
 
 
 def require(allowed: bool) -> None:
-    """For what a gate cannot see in the path."""
+    """Raise Unauthorized unless `allowed`, for rules that depend on more than the path."""
     if not allowed:
         raise Unauthorized("JWT not permissioned for this resource")
 
 
 _HOLDER, _OWN_PEER, _OWN_SESSION = Gate(), Gate("peer"), Gate("session")
 _MEMBER, _ANY = Gate("session", "member"), Gate("any")
-# Each gate stands there twice: FastAPI finds the first, and the route, which asks before the body is read, the second.
+# Each gate is listed twice: FastAPI uses the first, and the route, which checks before it reads the body, the second.
 Admin = Annotated[Caller, Depends(_HOLDER), _HOLDER]
-"""For paths without a workspace: the admin key alone."""
+"""For paths without a workspace: only the admin key."""
 WorkspaceCaller = Annotated[Caller, Depends(_HOLDER), _HOLDER]
-"""For paths with a workspace: its own key, or the admin key."""
+"""For paths with a workspace: its key, or the admin key."""
 OwnPeer = Annotated[Caller, Depends(_OWN_PEER), _OWN_PEER]
 OwnSession = Annotated[Caller, Depends(_OWN_SESSION), _OWN_SESSION]
 Member = Annotated[Caller, Depends(_MEMBER), _MEMBER]
@@ -183,7 +182,7 @@ REFUSED = {"detail": "This server's key is in server.json of its folder, for the
 
 
 class StartKey:
-    """An ASGI layer: without the key nothing but `/health` is answered, whatever the path."""
+    """An ASGI layer that requires the start key for every path except `/health`."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
@@ -193,7 +192,9 @@ class StartKey:
         shown = scope["type"] == "http" and self._holds(scope)
         scope[KEY_SHOWN] = shown
         if scope["type"] == "http" and scope["path"] != HEALTH and not shown:
-            refusal = JsonResponse(REFUSED, UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer", "Connection": "close"})
+            refusal = JsonResponse(
+                REFUSED, UNAUTHORIZED_STATUS, headers={"WWW-Authenticate": "Bearer", "Connection": "close"}
+            )
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What all bodies have in common: fields that we do not know are passed over, unless they are meant to be ours."""
+"""The base class of request bodies. Unknown fields are ignored, unless they look like misspelt known fields."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, model_validator
 
-UNKNOWN_LOOKED_AT = 100
-"""Nobody misspells so many fields; a body of a million names shall cost no more."""
-SHORTEST = 4
-"""Letters that a word needs before one wrong letter in it tells anything."""
+MAX_CHECKED_UNKNOWN_FIELDS = 100
+"""Unknown fields that are checked for misspelling: nobody misspells more, and a huge body must not cost more."""
+MIN_MISSPELT_CHARS = 4
+"""Shortest field name for which one differing letter counts as a misspelling."""
 
 
 class Body(BaseModel):
-    """A body of a request, or a part of one."""
+    """A request body, or a part of one."""
 
     @model_validator(mode="before")
     @classmethod
     def refuse_mistakes(cls, given: Any) -> Any:
-        """Refuse a field that is one of ours misspelt, and one thing said twice in different ways."""
+        """Refuse misspelt field names, and a field that is given twice with different values."""
         if not isinstance(given, dict) or given.keys() <= cls.model_fields.keys():
             return given
         spellings = _spellings(cls)
         unknown = [name for name in given if name not in spellings]
-        for name in unknown[:UNKNOWN_LOOKED_AT]:
-            if (meant := _meant(str(name), spellings)) is not None:
+        for name in unknown[:MAX_CHECKED_UNKNOWN_FIELDS]:
+            if (meant := _find_meant(str(name), spellings)) is not None:
                 raise ValueError(f"Unknown field '{name[:80]}': did you mean '{meant}'?")
         said: dict[str, Any] = {}
         for name in (name for name in spellings if name in given):
@@ -37,7 +37,7 @@ class Body(BaseModel):
 
 @lru_cache(maxsize=64)
 def _spellings(kind: type[BaseModel]) -> dict[str, str]:
-    """Every spelling of every field, and the one that we show."""
+    """Return every accepted name of every field, with the name that errors show."""
     found: dict[str, str] = {}
     for name, field in kind.model_fields.items():
         alias = field.validation_alias
@@ -46,24 +46,24 @@ def _spellings(kind: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _meant(name: str, spellings: Iterable[str]) -> str | None:
-    """The field that was meant; None when this is none of ours."""
+def _find_meant(name: str, spellings: Iterable[str]) -> str | None:
+    """Return the known field that a name misspells, else None."""
     plain = _plain(name)
     for known in spellings:
         wanted = _plain(known)
-        if plain == wanted or (len(wanted) >= SHORTEST and _is_one_letter_off(plain, wanted)):
+        if plain == wanted or (len(wanted) >= MIN_MISSPELT_CHARS and _is_one_letter_off(plain, wanted)):
             return known
     return None
 
 
 def _plain(name: str) -> str:
-    """Without what differs between ways of writing names: `sessionId`, `session-id`, `session_name`."""
+    """Normalize the naming style: `sessionId`, `session-id` and `session_name` become equal."""
     flat = "".join(letter for letter in name[:80].lower() if letter.isalnum())
     return flat.removesuffix("name") + "id" if flat.endswith("name") and flat != "name" else flat
 
 
 def _is_one_letter_off(one: str, other: str) -> bool:
-    """Do they differ by one letter: another, one too many, one missing, or two in each other's place?"""
+    """Return True if the names differ by one letter: replaced, added, missing, or two swapped."""
     if abs(len(one) - len(other)) > 1:
         return False
     start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""Routes of questions to memory: of one peer, and of a whole workspace. Answers come whole or as a stream."""
+"""Routes for questions to memory, about one peer or a whole workspace. Answers are returned whole or streamed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("chat")
 ROOT = "/v3/workspaces/{workspace_id}"
-PIECE = 48
+STREAM_PIECE_CHARS = 48
 OfflineAnswer = tuple[PeerAnswer, ReadingBounds]
-"""The answer without a model, and what a model may read for a better one."""
+"""The answer without a model, and the bounds of what a model may read to improve it."""
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
 
@@ -42,7 +42,7 @@ STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream"
 async def chat_with_peer(
     workspace_id: str, peer_id: str, body: DialecticOptions, here: ServerDep, caller: OwnPeer
 ) -> Response:
-    """Ask what a peer knows, about itself or a target."""
+    """Answer a question from what a peer knows about itself or a target."""
     auth.require((body.scope is None and not body.with_own_view) or caller.holds(workspace_id))
     refuse_scopes(peer_id, body.target)
     names = _check(body)
@@ -56,7 +56,7 @@ async def chat_with_peer(
         observed = get_peer(tx, workspace_id, body.target) if body.target else observer
         place = _place(tx, workspace_id, body, names)
         view = make_view(tx, workspace_id, observer.id, observed.id, body.scope, names)
-        # What the observed peer said where the observer heard it; what others said is in the conclusions.
+        # Messages of the observed peer that the observer received; statements of others are in the conclusions.
         said = SearchArea(place.workspace_id, place.sessions, observed.id)
         alone = observed.id == observer.id or isinstance(body.scope, str)
         views = [view] if alone or not body.with_own_view else [view, replace(view, observer=observed.id)]
@@ -80,7 +80,7 @@ async def chat_with_peer(
 async def chat_with_workspace(
     workspace_id: str, body: WorkspaceDialectic, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
-    """Ask what a whole workspace knows."""
+    """Answer a question from the memory of a whole workspace."""
     names = _check(body)
     question = await here.ask(workspace_id, body.query)
 
@@ -103,7 +103,7 @@ def _check(body: WorkspaceDialectic) -> Sequence[str] | None:
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceDialectic, names: Sequence[str] | None) -> SearchArea:
-    """Where to look for what was said; a session that is named must exist."""
+    """Return the area in which messages are searched. A named session must exist."""
     found = get_workspace(tx, workspace)
     if body.session_id is not None:
         get_session(tx, workspace, body.session_id)
@@ -119,7 +119,7 @@ def _session_id(tx: Tx, workspace: str, body: WorkspaceDialectic) -> int | None:
 async def _respond(
     here: Server, workspace: str, question: SearchQuestion, found: OfflineAnswer, body: WorkspaceDialectic
 ) -> Response:
-    """Answer with the model of the workspace, where it has one; memory is not locked meanwhile."""
+    """Answer with the model of the workspace if it has one. The database is not locked meanwhile."""
     offline, bounds = found
     model = here.models.find(workspace, bounds.place.workspace_id)
     if model is None:
@@ -157,7 +157,7 @@ async def _stream(given: AsyncGenerator[str | PeerAnswer, None], body: Workspace
             if isinstance(part, PeerAnswer):
                 end |= _evidence(part, body)
                 continue
-            for start in range(0, len(part), PIECE):
-                piece = {"delta": {"content": part[start : start + PIECE]}, "done": False}
+            for start in range(0, len(part), STREAM_PIECE_CHARS):
+                piece = {"delta": {"content": part[start : start + STREAM_PIECE_CHARS]}, "done": False}
                 yield f"data: {json.dumps(piece)}\n\n"
     yield f"data: {wire.JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What every text and JSON value of a request goes through before it is believed."""
+"""Validation of every text and JSON value in a request."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from hermes.memory_server import limits
 from hermes.memory_server.ids import NAME
 from hermes.memory_server.tokens import count_tokens
 
-DEEPEST = 64
+MAX_JSON_DEPTH = 64
 
 
 def clean_text(text: str) -> str:
-    """Without NUL, which no column can be trusted with. Refuses what cannot be written as UTF-8."""
+    """Remove NUL, which not every database stores. Raise ValueError for text that is not valid UTF-8."""
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ValueError("text holds half of a surrogate pair")
+        raise ValueError("text contains an unpaired surrogate")
     return text.replace("\0", "") if "\0" in text else text
 
 
 def drop_nul(value: Any) -> Any:
-    """Text without NUL, before its length is looked at."""
+    """Remove NUL from a text, before its length is checked."""
     return value.replace("\0", "") if isinstance(value, str) else value
 
 
 def clean_json(value: Any, depth: int = 0) -> Any:
-    """As `clean_text` at every depth. Refuses what cannot be written as JSON again."""
+    """Apply `clean_text` at every depth. Raise ValueError for values that JSON or the database cannot store."""
     if isinstance(value, str):
         return clean_text(value)
-    if depth > DEEPEST:
+    if depth > MAX_JSON_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):
         return {clean_json(key): clean_json(item, depth + 1) for key, item in value.items()}
@@ -39,20 +39,20 @@ def clean_json(value: Any, depth: int = 0) -> Any:
         return [clean_json(item, depth + 1) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("numbers must be finite")
-    if isinstance(value, int) and abs(value) > limits.LARGEST_INTEGER:
-        raise ValueError("whole numbers must fit into 64 bits")
+    if isinstance(value, int) and abs(value) > limits.MAX_INTEGER:
+        raise ValueError("integers must fit into 64 bits")
     return value
 
 
 def check_size(value: Any, most: int, name: str) -> None:
-    """Refuse JSON that is written with more characters."""
+    """Raise ValueError if the value as JSON is longer than `most` characters."""
     if len(json.dumps(value)) > most:
         raise ValueError(f"{name} exceeds maximum of {most} characters")
 
 
 def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if len(value) > limits.METADATA_KEYS:
-        raise ValueError(f"Metadata exceeds maximum of {limits.METADATA_KEYS} top-level keys")
+    if len(value) > limits.MAX_METADATA_KEYS:
+        raise ValueError(f"Metadata exceeds maximum of {limits.MAX_METADATA_KEYS} top-level keys")
     if _depth(value) > limits.METADATA_DEPTH:
         raise ValueError(f"Metadata nesting exceeds maximum depth of {limits.METADATA_DEPTH}")
     cleaned: dict[str, Any] = clean_json(value)
@@ -61,16 +61,14 @@ def clean_metadata(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_members(value: Any) -> Any:
-    """Refuse what can hardly be members before each of thousands is told to be none."""
+    """Refuse a list with many invalid members at once, instead of reporting thousands of errors."""
     if isinstance(value, dict):
-        if len(value) > limits.MEMBERS:
-            raise ValueError(f"At most {limits.MEMBERS} members can be named at once")
-        bad = sum(
-            not (isinstance(name, str) and len(name) <= limits.NAME_LENGTH and NAME.match(name)) for name in value
-        )
+        if len(value) > limits.MAX_MEMBERS:
+            raise ValueError(f"At most {limits.MAX_MEMBERS} members can be named at once")
+        bad = sum(not (isinstance(name, str) and len(name) <= limits.NAME_CHARS and NAME.match(name)) for name in value)
         bad += sum(not isinstance(given, dict) for given in value.values())
-        if bad > limits.PROBLEMS:
-            raise ValueError(f"{bad} of the members cannot be members")
+        if bad > limits.MAX_PROBLEMS:
+            raise ValueError(f"{bad} of the members are invalid")
     return value
 
 
@@ -92,8 +90,10 @@ def check_instructions(text: str) -> str:
     return text
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH, pattern=limits.NAME_PATTERN)]
-ScopeName = Annotated[str, StringConstraints(min_length=1, max_length=limits.SCOPE_LENGTH, pattern=limits.NAME_PATTERN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.NAME_CHARS, pattern=limits.NAME_PATTERN)]
+ScopeName = Annotated[
+    str, StringConstraints(min_length=1, max_length=limits.SCOPE_NAME_CHARS, pattern=limits.NAME_PATTERN)
+]
 CleanText = Annotated[str, Field(max_length=limits.TEXT_CHARS), AfterValidator(clean_text)]
 MessageText = Annotated[
     str, Field(max_length=limits.MESSAGE_CHARS), BeforeValidator(drop_nul), AfterValidator(clean_text)
@@ -110,8 +110,8 @@ SearchText = Annotated[
     AfterValidator(clean_text),
     AfterValidator(lambda text: text[: limits.TEXT_CHARS] if text.strip() else ""),
 ]
-"""A search query: the beginning of a long text, and nothing of a blank one."""
-TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MEMBERS)]
+"""A search query: a long text is truncated, and a blank one becomes empty."""
+TextList = Annotated[list[CleanText], FailFast(), Field(max_length=limits.MAX_MEMBERS)]
 Metadata = Annotated[dict[str, Any], AfterValidator(clean_metadata)]
 Filters = Annotated[dict[str, Any], AfterValidator(clean_json)]
 Instructions = Annotated[

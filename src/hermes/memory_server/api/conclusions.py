@@ -34,10 +34,10 @@ from hermes.memory_server.tokens import count_tokens
 
 router = new_router("conclusions")
 ROOT = "/v3/workspaces/{workspace_id}/conclusions"
-SHORT = 500
-"""Tokens of so many characters are counted faster than a thread is asked to."""
-FIRST_LOOK = 1000
-"""How many of the nearest are looked at first when a filter has more to say than whose conclusions about whom."""
+INLINE_COUNT_CHARS = 500
+"""Shorter texts are counted directly: a thread would take longer."""
+FIRST_FILTERED_ROWS = 1000
+"""Nearest rows that are checked first if a filter has more conditions than observer and observed."""
 
 
 @router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
@@ -48,7 +48,7 @@ async def create_conclusions(
     _: WorkspaceCaller,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Store conclusions; peers and sessions must exist."""
+    """Store conclusions. Their peers and sessions must exist."""
     for new in body.conclusions:
         await check_size(new.content)
     vectors = await here.embedder.embed([new.content for new in body.conclusions])
@@ -64,8 +64,8 @@ def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
 
 
 async def check_size(content: str) -> None:
-    """Refuse a conclusion with more tokens than one may have."""
-    count = count_tokens(content) if len(content) <= SHORT else await compute(count_tokens, content)
+    """Refuse a conclusion with too many tokens."""
+    count = count_tokens(content) if len(content) <= INLINE_COUNT_CHARS else await compute(count_tokens, content)
     if count > limits.CONCLUSION_TOKENS:
         reason = f"Conclusion exceeds maximum of {limits.CONCLUSION_TOKENS} tokens"
         raise RequestValidationError([{"type": "value_error", "loc": ("body", "content"), "msg": reason}])
@@ -75,7 +75,7 @@ async def check_size(content: str) -> None:
 async def list_conclusions(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
-    """Conclusions, the newest first."""
+    """List conclusions, newest first."""
     filters = body.filters if body else None
     return await here.read(
         lambda tx: wire.page(engine.list_conclusions(tx, workspace_id, filters, page), wire.conclusion)
@@ -84,7 +84,7 @@ async def list_conclusions(
 
 @router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
 async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """The conclusions of an observer about an observed that are closest to the query."""
+    """Return the conclusions of an observer about an observed peer that are closest to the query."""
     rest = dict(body.filters or {})
     observer = _pop_name(rest, "observer")
     observed = _pop_name(rest, "observed")
@@ -97,7 +97,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
         if pair[0] is None or pair[1] is None:
             return []
         views = [View(pair[0].id, pair[1].id)]
-        wanted = body.top_k if not rest else FIRST_LOOK
+        wanted = body.top_k if not rest else FIRST_FILTERED_ROWS
         while True:
             rows = query_views(tx, here.vectors, views, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
@@ -109,7 +109,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
 
 
 def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
-    """Those of the rows, in their order, that the condition holds for."""
+    """Return the rows that meet the condition, in their order."""
     kept: set[int] = set()
     for part in in_parts([row.id for row in rows]):
         wanted = engine.select_conclusions().where(conclusions.c.id.in_(part), condition)
@@ -118,7 +118,7 @@ def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -
 
 
 def _pop_name(filters: dict[str, Any], key: str) -> str:
-    """The peer that `observer`/`observer_id` names, taken out of the filter."""
+    """Remove `observer`/`observer_id` (or `observed`) from the filter and return the peer that it names."""
     found = [filters.pop(name) for name in (f"{key}_id", key) if name in filters]
     if not found or not all(isinstance(name, str) for name in found):
         raise Invalid(f"filters must name {key}_id")
@@ -127,13 +127,13 @@ def _pop_name(filters: dict[str, Any], key: str) -> str:
 
 @router.get(f"{ROOT}/{{conclusion_id}}", response_model=replies.Conclusion)
 async def get_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """One conclusion."""
+    """Return one conclusion."""
     row = await here.read(lambda tx: engine.get_conclusion(tx, workspace_id, conclusion_id))
     return wire.JsonResponse(wire.conclusion(row))
 
 
 @router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)
 async def delete_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Delete one."""
+    """Delete one conclusion."""
     await here.write(lambda tx: engine.delete_conclusion(tx, workspace_id, conclusion_id, here.now()))
     return Response(status_code=204)

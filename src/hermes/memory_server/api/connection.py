@@ -1,4 +1,4 @@
-"""A connection whose client must say what it wants, and take the response, within a time; and how many there may be."""
+"""HTTP connections with timeouts for the request head and for taking the response, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ from hermes.memory_server import limits
 from hermes.memory_server.api.intake import ASKER, CROWDED, TOO_MANY_CONNECTIONS
 from hermes.memory_server.db.patience import Asker
 
-FOR_HEALTH = 16
-"""Connections beyond the most there may be, on which `/health` alone is answered."""
+MAX_HEALTH_CONNECTIONS = 16
+"""Connections beyond the maximum, on which only `/health` is answered."""
 
 
-def most_connections() -> int:
-    """Return how many connections there may be: half of the files that this process may have open."""
+def find_max_connections() -> int:
+    """Return the maximum number of connections: at most half of the files that this process may open."""
     if importlib.util.find_spec("resource") is None:
-        return limits.CONNECTIONS
+        return limits.MAX_CONNECTIONS
     resource = importlib.import_module("resource")
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limits.CONNECTIONS if soft == resource.RLIM_INFINITY else min(limits.CONNECTIONS, soft // 2)
+    return limits.MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else min(limits.MAX_CONNECTIONS, soft // 2)
 
 
-MOST_CONNECTIONS = most_connections()
+MAX_CONNECTIONS = find_max_connections()
 
 
 class PatientConnection(HttpToolsProtocol):
-    """As uvicorn's, but a request line with headers that comes too slowly, or is too long, ends the connection, and so
-    does a response that the client does not take. Beyond so many connections the later ones are answered `/health`
-    alone."""
+    """A connection of uvicorn with limits. It closes if the request head arrives too slowly or is too long, or if the
+    client does not take the response. Connections beyond the maximum serve only `/health`."""
 
     _waiting: asyncio.TimerHandle | None = None
     _sending: asyncio.TimerHandle | None = None
@@ -45,8 +44,8 @@ class PatientConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._asker = Asker()
         self._wait_for_head()
-        self._is_late = len(self.connections) > MOST_CONNECTIONS
-        if len(self.connections) > MOST_CONNECTIONS + FOR_HEALTH:
+        self._is_late = len(self.connections) > MAX_CONNECTIONS
+        if len(self.connections) > MAX_CONNECTIONS + MAX_HEALTH_CONNECTIONS:
             self._refuse(503, TOO_MANY_CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -61,7 +60,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unsent_bytes = sys.maxsize  # whatever is written from now on is news
+        self._unsent_bytes = sys.maxsize  # everything written from now on counts as progress
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -71,14 +70,14 @@ class PatientConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._waiting is not None:
             self._head_bytes += len(data)
-            # Much of it may be a body that came along.
+            # Most of it may be a body that arrived with the head.
             if self._head_bytes > limits.HEAD_BYTES and b"\r\n\r\n" not in data:
                 self._end()
                 return
         super().data_received(data)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is refused in the shape of every refusal."""
+        """Refuse invalid HTTP with an error body like that of every refusal."""
         self._refuse(400, msg)
 
     def on_message_begin(self) -> None:
@@ -88,7 +87,7 @@ class PatientConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        self.scope[CROWDED] = self._is_late and len(self.connections) > MOST_CONNECTIONS  # type: ignore[literal-required]
+        self.scope[CROWDED] = self._is_late and len(self.connections) > MAX_CONNECTIONS  # type: ignore[literal-required]
         super().on_headers_complete()
 
     def _wait_for_head(self) -> None:
@@ -104,10 +103,10 @@ class PatientConnection(HttpToolsProtocol):
     def _watch_sending(self) -> None:
         if self._sending is None:
             self._unsent_bytes = self.transport.get_write_buffer_size()
-            self._sending = self.loop.call_later(limits.SEND_SECONDS, self._look_at_sending)
+            self._sending = self.loop.call_later(limits.SEND_SECONDS, self._check_sending)
 
-    def _look_at_sending(self) -> None:
-        """Cut the connection off if the client took nothing since the last look."""
+    def _check_sending(self) -> None:
+        """Abort the connection if the client has taken nothing since the last check."""
         self._sending = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent >= self._unsent_bytes:

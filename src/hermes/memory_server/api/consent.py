@@ -1,4 +1,5 @@
-"""The pages of signing in: the owner sees who asks, and allows or denies it with a one-time code or the admin key."""
+"""The consent pages of sign-in: the owner sees the requesting program, and allows or denies it with a one-time code or
+the admin key."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ GONE = "This request has expired or was decided already. Begin again in the prog
 
 
 class _Page(APIRoute):
-    """A route whose refusals are pages, since people read them."""
+    """A route whose errors are HTML pages."""
 
     def get_route_handler(self) -> RouteHandler:
         answer = super().get_route_handler()
@@ -49,7 +50,7 @@ router = APIRouter(include_in_schema=False, route_class=_Page)
 
 
 class _Choice(NamedTuple):
-    """What the owner chose on the page."""
+    """The owner's choice on the page."""
 
     is_allowed: bool
     workspace: str
@@ -64,7 +65,7 @@ def show_style() -> Response:
 
 @router.get(AUTHORIZE)
 async def ask_owner(request: Request, here: ServerDep) -> Response:
-    """Show who asks to sign in. A request that could come from anybody is not sent back anywhere."""
+    """Show the program that requests access. An invalid client or redirect shows an error instead of redirecting."""
     forms.refuse_foreign_view(request, here.options)
     form = forms.parse_form(request.url.query)
     client = await here.read(lambda tx: find_client(tx, form.get("client_id", "")))
@@ -73,7 +74,8 @@ async def ask_owner(request: Request, here: ServerDep) -> Response:
     redirect_uri = form.get("redirect_uri", "")
     if not accepts_redirect(client, redirect_uri):
         raise Invalid(
-            f"{client.name} may not be sent back to {redirect_uri[:200] or 'nowhere'}: it is no address of it"
+            f"{client.name} cannot be redirected to {redirect_uri[:200] or 'an empty URL'}: "
+            "this URL is not registered for it"
         )
     if (problem := _find_problem(form)) is not None:
         return _send_back(redirect_uri, form.get("state", ""), error=problem.error, error_description=problem.reason)
@@ -90,7 +92,7 @@ async def ask_owner(request: Request, here: ServerDep) -> Response:
 
 @router.post(AUTHORIZE)
 async def decide(request: Request, here: ServerDep) -> Response:
-    """Take the owner's decision."""
+    """Process the owner's decision."""
     forms.refuse_foreign_form(request, here.options)
     form = await forms.read_form(request)
     public_id = form.get("request", "")
@@ -112,7 +114,7 @@ async def decide(request: Request, here: ServerDep) -> Response:
 
 @router.get(DEVICE)
 async def ask_for_code(request: Request, here: ServerDep) -> Response:
-    """Show where the code of a device is typed; one in the address is only filled in."""
+    """Show the form for the code of a device; a code in the address only fills it in."""
     forms.refuse_foreign_view(request, here.options)
     browser = forms.read_browser(request) or forms.new_browser()
     user_code = forms.parse_form(request.url.query).get("user_code", "")
@@ -122,7 +124,7 @@ async def ask_for_code(request: Request, here: ServerDep) -> Response:
 
 @router.post(DEVICE)
 async def take_code(request: Request, here: ServerDep) -> Response:
-    """Show who asks, once the code of a device was typed."""
+    """Show the program that requests access, after the code of a device was typed."""
     forms.refuse_foreign_form(request, here.options)
     form = await forms.read_form(request)
     browser = forms.check_form_token(here, request, form, DEVICE)
@@ -154,7 +156,7 @@ def _consent(
 
 
 async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | None:
-    """Store the decision; return why it cannot be stored."""
+    """Store the decision. Return the reason if that is not possible."""
     if not choice.is_allowed:
         await here.write(lambda tx: sign_ins.deny(tx, sign_in))
         return None
@@ -169,7 +171,7 @@ async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | Non
     def run(tx: Tx) -> bool:
         open_still = sign_ins.find_sign_in(tx, sign_in.public_id, at)
         if open_still is None or open_still.decision != "open":
-            return True  # somebody was faster, and the outcome is shown
+            return True  # decided concurrently; the outcome is shown
         if not is_admin and not sign_ins.has_approval(tx, open_still, choice.code):
             return False
         sign_ins.allow(tx, open_still, choice.workspace, choice.person, at)
@@ -179,7 +181,7 @@ async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | Non
     try:
         if not await here.write(run):
             return Unauthorized(WRONG)
-    except Fault as fault:  # the code was right, something else was not
+    except Fault as fault:  # the code was right, another field was not
         problem = fault
     if not is_admin:
         here.wrong_codes.forgive()
@@ -187,7 +189,7 @@ async def _decide(here: Server, sign_in: Record, choice: _Choice) -> Fault | Non
 
 
 async def _show_outcome(here: Server, public_id: str) -> Response:
-    """Send the browser back to its client, or say what became of the request."""
+    """Redirect the browser to its client, or show the outcome of the request."""
     at = here.now()
     sign_in = await here.read(lambda tx: sign_ins.find_sign_in(tx, public_id, at))
     if sign_in is None or sign_in.decision == "open":
@@ -198,14 +200,14 @@ async def _show_outcome(here: Server, public_id: str) -> Response:
         told = {"error": "access_denied", "error_description": "The owner denied the request"}
         return _send_back(sign_in.redirect_uri, sign_in.state, **told)
     if sign_in.decision == "denied":
-        return pages.show_result("Denied", f"{sign_in.client} gets nothing. You can close this page.")
+        return pages.show_result("Denied", f"{sign_in.client} gets no access. You can close this page.")
     return pages.show_result(
-        "Allowed", f"{sign_in.client} goes on by itself in a few seconds. You can close this page."
+        "Allowed", f"{sign_in.client} continues by itself in a few seconds. You can close this page."
     )
 
 
 def _find_problem(form: forms.FormFields) -> OAuthRefusal | None:
-    """Return what is wrong with a request of a known client, to be told to that client."""
+    """Return the error in the parameters of a known client, which that client receives."""
     if form.get("response_type") != "code":
         return OAuthRefusal("unsupported_response_type", "response_type has to be code")
     if form.get("code_challenge_method") != "S256" or CHALLENGE.fullmatch(form.get("code_challenge", "")) is None:

@@ -1,4 +1,4 @@
-"""The route of a session's context."""
+"""Routes for the context of a session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ router = new_router("sessions")
 
 @dataclass(frozen=True, slots=True)
 class Perspective:
-    """About whom, seen by whom, from which sessions."""
+    """The view that a context includes: observer, observed peer, and sessions."""
 
     session: str
     target: str | None
@@ -44,7 +44,7 @@ class Perspective:
     sessions: Sequence[str] | None
 
     def check(self) -> None:
-        """Refuse what does not go together."""
+        """Raise Invalid for parameters that exclude each other."""
         if self.target is None and (self.perspective or self.scope or self.sessions):
             raise Invalid("peer_perspective, scope and sessions need peer_target")
         if self.scope and self.perspective:
@@ -72,11 +72,11 @@ async def get_context(
     include_most_frequent: bool = False,
     max_conclusions: Limit | None = None,
 ) -> Response:
-    """Summary and newest messages within a budget, with what is held about a peer."""
+    """Return a session's summary and newest messages within a token budget, with what is known about a peer."""
     auth.require(scope is None or caller.holds(workspace_id))
     if sessions is not None and (limit_to_session or scope):
         raise Invalid("sessions excludes scope and limit_to_session")
-    # What is held about a peer comes from everywhere; a session's key shows what comes from that session.
+    # Conclusions about a peer come from all sessions; a session's key sees only those from that session.
     alone = limit_to_session or (caller.only_session is not None and sessions is None)
     limited = [session_id] if alone and peer_target else sessions
     asked = Perspective(session_id, peer_target, peer_perspective, scope, limited)
@@ -93,8 +93,8 @@ async def get_context(
 
 
 async def _check_key(here: Server, caller: Caller, workspace: str, asked: Perspective) -> None:
-    """A peer's key asks about that peer, as that peer sees itself, or about others as that peer sees them, and from
-    sessions that it is in; a session's key from that session alone."""
+    """Check that the key permits this view. A peer's key permits that peer's views, and its view of itself, from
+    sessions of which it is a member; a session's key permits that session alone."""
     me, named = caller.only_peer, asked.sessions or ()
     if caller.only_session is not None:
         auth.require(set(named) <= {caller.only_session})
@@ -132,20 +132,20 @@ def _context(
 def _about(
     tx: Tx, index: VectorIndex, workspace: str, asked: Perspective, choice: ConclusionChoice
 ) -> tuple[list[Record], list[str] | None]:
-    """Conclusions about the target, and its card."""
+    """Return the conclusions about the target, and its card."""
     observed = get_peer(tx, workspace, asked.target or "")
     observer = get_peer(tx, workspace, asked.perspective) if asked.perspective else observed
     refuse_scopes(asked.target, asked.perspective)
     view = make_view(tx, workspace, observer.id, observed.id, asked.scope, asked.sessions)
     held = choose(tx, index, view, choice)
-    # A card does not say which session a line came from.
+    # The session from which a line of a card came is unknown.
     uses_card = asked.sessions is None and resolve(get_workspace(tx, workspace).configuration).use_card
     return held, read_card(tx, view.observer, observed.id) if uses_card else None
 
 
 @router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
 async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Read a session's summary and what several views hold, in one request and without messages."""
+    """Return a session's summary and the content of several views in one request, without messages."""
     question = await here.ask_fast(body.search_query) if body.search_query else None
 
     def run(tx: Tx) -> wire.WireObject:

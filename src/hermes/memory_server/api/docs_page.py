@@ -1,4 +1,4 @@
-"""`/docs`: the OpenAPI document as a page to read. It runs no script and loads nothing: no network is needed."""
+"""`/docs`: the OpenAPI document as an HTML page, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Spec = dict[str, Any]
 
 # Swagger UI is 2 MB of scripts, which would run where no key is asked for, with buttons that the server refuses.
 def write_page(spec: Spec) -> str:
-    """Every route of an OpenAPI document by its tag, and every shape that a route takes or gives."""
+    """Return the page, with every route by tag and every schema that routes use."""
     title = f"{escape(spec['info']['title'])} {escape(spec['info']['version'])}"
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     intro = f'<h1>{title}</h1><p>{escape(spec["info"]["summary"])}, as <a href="/openapi.json">OpenAPI</a>.</p>'
@@ -79,7 +79,7 @@ def _needed(given: Spec) -> str:
 
 
 def _write_type(schema: Spec) -> str:
-    """What a value may be, with links to the shapes in it."""
+    """Return the HTML for a type, with links to the schemas in it."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'

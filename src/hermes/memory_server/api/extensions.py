@@ -1,4 +1,4 @@
-"""Routes of ours beside Honcho's, under `ext`: deletion of peers and messages, provenance, corrections, merges."""
+"""Routes beyond Honcho's API, under `ext`: deletion of peers and messages, provenance, corrections, merges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import dreams, merging, provenance
 from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.conclusions import get_conclusion
-from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.truth import list_pairs
@@ -30,7 +30,8 @@ CONCLUSION = f"{ROOT}/conclusions/{{conclusion_id}}"
 
 @router.delete(f"{ROOT}/peers/{{peer_id}}", status_code=202, response_model=replies.AcceptedResponse)
 async def remove_peer(workspace_id: str, peer_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Delete a peer, with all that it said and held and that was held about it; it is gone from every list at once."""
+    """Delete a peer with its messages and with all conclusions by and about it. It disappears from every list
+    immediately."""
     await here.write(lambda tx: delete_peer(tx, workspace_id, peer_id, here.now()))
     return wire.JsonResponse({"message": "Peer deleted successfully"}, 202)
 
@@ -39,7 +40,7 @@ async def remove_peer(workspace_id: str, peer_id: str, here: ServerDep, _: Works
 async def preview_merge(
     workspace_id: str, peer_id: str, here: ServerDep, _: WorkspaceCaller, into: CleanText
 ) -> Response:
-    """What would become the other peer's."""
+    """Return how much a merge of this peer would move to the other one."""
     return wire.JsonResponse(await here.read(lambda tx: merging.preview_merge(tx, workspace_id, peer_id, into)))
 
 
@@ -52,7 +53,7 @@ async def merge_peer(
     _: WorkspaceCaller,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Let a peer become a part of another; done in the background, and from then on its name leads to the other."""
+    """Merge a peer into another, in the background. From now on its name refers to the other peer."""
 
     def run(tx: Tx) -> KeptAnswer:
         return KeptAnswer.of(wire.merge(merging.begin_merge(tx, workspace_id, peer_id, body.into, here.now())), 202)
@@ -64,7 +65,7 @@ async def merge_peer(
 async def move_peer(
     workspace_id: str, session_id: str, peer_id: str, body: PeerMove, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
-    """Let what a peer said in one session be another's, with what was concluded there; the rest stays as it is."""
+    """Reassign a peer's messages in one session, and the conclusions from them, to another peer."""
     while await here.write(
         lambda tx: merging.move_in_session(tx, workspace_id, session_id, peer_id, body.to, here.now())
     ):
@@ -74,13 +75,13 @@ async def move_peer(
 
 @router.get(f"{ROOT}/merges", response_model=replies.Page[replies.Merge])
 async def list_merges(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
-    """The merges of a workspace and how far they are."""
+    """List the merges of a workspace and their progress."""
     return wire.page(await here.read(lambda tx: merging.list_merges(tx, workspace_id, page)), wire.merge)
 
 
 @router.delete(f"{ROOT}/merges/{{merge_id}}", status_code=202, response_model=replies.Merge)
 async def undo_merge(workspace_id: str, merge_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Undo a merge within seven days."""
+    """Undo a merge, up to seven days after it."""
     row = await here.write(lambda tx: merging.begin_undoing(tx, workspace_id, merge_id, here.now()))
     return wire.JsonResponse(wire.merge(row), 202)
 
@@ -89,7 +90,7 @@ async def undo_merge(workspace_id: str, merge_id: str, here: ServerDep, _: Works
 async def remove_message(
     workspace_id: str, session_id: str, message_id: str, here: ServerDep, _: OwnSession
 ) -> Response:
-    """Delete a message, with what was concluded from it alone."""
+    """Delete a message, and the conclusions that rest on it alone."""
     return await _remove(here, workspace_id, session_id, message_id, message_id)
 
 
@@ -97,14 +98,14 @@ async def remove_message(
 async def remove_messages(
     workspace_id: str, session_id: str, here: ServerDep, _: OwnSession, first_id: str, last_id: str
 ) -> Response:
-    """Delete the messages from one to another, both included."""
+    """Delete a range of messages, both ends included."""
     return await _remove(here, workspace_id, session_id, first_id, last_id)
 
 
 async def _remove(here: Server, workspace: str, session: str, first: str, last: str) -> Response:
     removal = await here.write(lambda tx: begin_removal(tx, workspace, session, first, last, here.now()))
-    deleted, part = 0, PART
-    while part == PART:
+    deleted, part = 0, ROWS_PER_TRANSACTION
+    while part == ROWS_PER_TRANSACTION:
         part = await here.write(lambda tx: remove_part(tx, removal, here.now()))
         deleted += part
     return wire.JsonResponse({"deleted": deleted})
@@ -114,7 +115,7 @@ async def _remove(here: Server, workspace: str, session: str, first: str, last: 
 async def list_concluded(
     workspace_id: str, session_id: str, message_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
-    """What was concluded from a message."""
+    """List the conclusions drawn from a message."""
     found = await here.read(lambda tx: provenance.list_concluded(tx, workspace_id, session_id, message_id, page))
     return wire.page(found, wire.conclusion)
 
@@ -123,7 +124,7 @@ async def list_concluded(
 async def list_sources(
     workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
-    """The messages that a conclusion was read from; none for one that a client stored."""
+    """List the messages from which a conclusion was drawn; empty for one that a client stored."""
     found = await here.read(lambda tx: provenance.list_sources(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.message)
 
@@ -132,7 +133,7 @@ async def list_sources(
 async def edit_conclusion(
     workspace_id: str, conclusion_id: str, body: ConclusionEdit, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
-    """Correct a conclusion. Its id and date stay, and what it said before is kept."""
+    """Correct the text of a conclusion. It keeps its id and date, and the earlier text is kept as a version."""
     await check_size(body.content)
     [vector] = await here.embedder.embed([body.content])
     row = await here.write(
@@ -147,14 +148,14 @@ async def edit_conclusion(
 async def list_versions(
     workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
-    """What a conclusion said before it was edited, the oldest first."""
+    """List the earlier texts of an edited conclusion, oldest first."""
     found = await here.read(lambda tx: provenance.list_versions(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.conclusion_version)
 
 
 @router.get(f"{CONCLUSION}/history", response_model=replies.ConclusionHistory)
 async def read_history(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """When a conclusion was said and held, and what it changed or was changed by."""
+    """Return when a conclusion was stated and valid, and what it changed or was changed by."""
 
     def run(tx: Tx) -> Response:
         row = get_conclusion(tx, workspace_id, conclusion_id)
@@ -165,19 +166,19 @@ async def read_history(workspace_id: str, conclusion_id: str, here: ServerDep, _
 
 @router.delete(f"{ROOT}/supersessions/{{supersession_id}}", response_model=replies.Supersession)
 async def undo_supersession(workspace_id: str, supersession_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Undo that a conclusion changed another: both hold, for good. Undoing twice is fine."""
+    """Undo a change of one conclusion by another: both are valid again, permanently. Repeating it has no effect."""
     row = await here.write(lambda tx: provenance.undo_change(tx, workspace_id, supersession_id, here.now()))
     return wire.JsonResponse(wire.supersession(row))
 
 
 @router.get(f"{ROOT}/dreams", response_model=replies.Page[replies.Dream])
 async def list_dreams(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
-    """What each dream added and retired, the oldest first."""
+    """List dreams with what each added and retired, oldest first."""
     return wire.page(await here.read(lambda tx: dreams.list_dreams(tx, workspace_id, page)), wire.dream)
 
 
 @router.delete(f"{ROOT}/dreams/{{dream_id}}", response_model=replies.Dream)
 async def undo_dream(workspace_id: str, dream_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Undo a dream: what it retired is back, what it added is gone for good. Undoing twice is fine."""
+    """Undo a dream: what it retired is restored, what it added is removed permanently. Repeating it has no effect."""
     row = await here.write(lambda tx: dreams.undo_dream(tx, workspace_id, dream_id, here.now()))
     return wire.JsonResponse(wire.dream(row))

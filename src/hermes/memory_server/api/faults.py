@@ -1,4 +1,4 @@
-"""From faults to HTTP: one table, and the shape of every error body."""
+"""The mapping from errors to HTTP responses, and the form of every error body."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ STATUS: dict[type[faults.Fault], int] = {
     faults.TooMany: 429,
 }
 UNEXPECTED = "An unexpected error occurred"
-NO_ROOM = "There is no room on the disk; nothing of this was kept"
-REPLACED = "The memory folder was removed or replaced; this server ends"
-MOVED = "This memory is moved to another database and takes no writes here; keep what was sent and send it again later"
+NO_ROOM = "The disk is full; nothing of this request was stored"
+REPLACED = "The memory folder was removed or replaced; this server shuts down"
+MOVED = "This memory was moved to another database and is read-only here; keep the request and send it again later"
 TOO_SLOW = f"This query or filter takes longer than {limits.READ_SECONDS:g} seconds; ask for less"
 STORE: dict[type[StoreError], tuple[int, str]] = {
     StoreBusyError: (503, UNEXPECTED),
@@ -51,11 +51,11 @@ STORE: dict[type[StoreError], tuple[int, str]] = {
     StoreUnreachableError: (503, UNEXPECTED),
     StoreStoppedError: (422, TOO_SLOW),
 }
-"""What the file refuses; everything else is a 500."""
+"""Responses to errors of the database; all others are a 500."""
 
 
 def install(app: FastAPI) -> None:
-    """Let every error leave as `{"detail": …}`."""
+    """Return every error as `{"detail": …}`."""
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, _unexpected)
@@ -70,7 +70,7 @@ async def _fault(_request: Request, error: Exception) -> JsonResponse:
 
 async def _validation(_request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
-    return JsonResponse({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.PROBLEMS]]}, 422)
+    return JsonResponse({"detail": [_problem(dict(problem)) for problem in error.errors()[: limits.MAX_PROBLEMS]]}, 422)
 
 
 async def _http(_request: Request, error: Exception) -> JsonResponse:
@@ -100,7 +100,7 @@ HANDLERS: dict[type[Exception], Handler] = {
 
 
 def _problem(problem: dict[str, Any]) -> dict[str, Any]:
-    """One problem of a body; an input that is long or cannot be written as JSON is left out."""
+    """Return one problem of a body. Inputs that are too long or not valid JSON are left out."""
     shown: dict[str, Any] = {key: problem[key] for key in ("type", "loc", "msg") if key in problem}
     shown["msg"] = _encodable(str(shown.get("msg", "")))
     shown["loc"] = [part if isinstance(part, int) else _encodable(str(part)) for part in shown.get("loc", ())]
@@ -108,7 +108,7 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
         shown["ctx"] = {key: _plain(value) for key, value in problem["ctx"].items()}
     given = problem.get("input")
     if isinstance(given, (str, list, dict)) and len(given) > limits.INPUT_CHARS:
-        return shown  # without writing all of it
+        return shown  # without encoding all of it
     try:
         if len(orjson.dumps(given)) > limits.INPUT_CHARS:
             return shown
@@ -118,8 +118,8 @@ def _problem(problem: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> int | float | str:
-    """A number as it is, anything else as text."""
-    finite = isinstance(value, (int, float)) and abs(value) <= limits.LARGEST_INTEGER
+    """Return a number as it is, and anything else as text."""
+    finite = isinstance(value, (int, float)) and abs(value) <= limits.MAX_INTEGER
     return value if finite else _encodable(str(value))
 
 

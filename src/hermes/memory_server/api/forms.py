@@ -1,8 +1,7 @@
-"""Forms of the sign-in pages: read within bounds, and only from our own pages.
+"""Forms of the sign-in pages: parsed within limits, and accepted only from our own pages.
 
-A page of another site must not press a button here. Each form carries a token that fits a cookie of the same browser,
-the request's `Origin` has to be ours, and its `Host` a name that no other site can have.
-"""
+A page of another site must not be able to press a button here. Each form carries a token that matches a cookie of the
+same browser, the `Origin` of the request must be ours, and its `Host` a name that no other site can use."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ FormFields = dict[str, str]
 
 
 async def read_form(request: Request) -> FormFields:
-    """Return the fields of a form that was sent. Each may be there once (RFC 6749, 3.1)."""
+    """Return the fields of a submitted form. Each may occur once (RFC 6749, 3.1)."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise Invalid(f"Send the parameters as {FORM_TYPE}")
     body = b""
@@ -42,7 +41,7 @@ async def read_form(request: Request) -> FormFields:
 
 
 def parse_form(text: str) -> FormFields:
-    """Return the fields of a query or a body."""
+    """Return the fields of a query string or a form body."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
     except ValueError as error:
@@ -57,7 +56,7 @@ def parse_form(text: str) -> FormFields:
 
 
 def find_site(request: Request, options: Options) -> str:
-    """Return where people reach this server, as scheme and host. Refuse names that another site could point here."""
+    """Return the origin of this server, as people reach it. Refuse host names that another site could point here."""
     if options.public_url:
         return options.public_url
     host = request.headers.get("host", "").lower()
@@ -66,20 +65,21 @@ def find_site(request: Request, options: Options) -> str:
             ipaddress.ip_address(name)
     except ValueError:
         raise Stranger(
-            "The request's `Host` is no address; set AUTH_PUBLIC_URL to the URL at which people reach this server"
+            "The `Host` header is not an address of this server; "
+            "set AUTH_PUBLIC_URL to the URL at which people reach it"
         ) from None
     return f"{request.url.scheme}://{host}"
 
 
 def refuse_foreign_view(request: Request, options: Options) -> None:
-    """Refuse to show a page inside another one, or to a picture or script of another site."""
+    """Refuse to show a page in a frame, or to load it as an image or script."""
     find_site(request, options)
     if request.headers.get("sec-fetch-dest", "document") != "document":
-        raise Stranger("This page is shown in a window of its own alone")
+        raise Stranger("This page cannot be shown in a frame; open it in a browser window")
 
 
 def refuse_foreign_form(request: Request, options: Options) -> None:
-    """Refuse a form that no page of ours sent."""
+    """Refuse a form that was not submitted by one of our pages."""
     own = find_site(request, options)
     is_own = request.headers.get("sec-fetch-site", "same-origin") in OWN_SITES
     if request.headers.get("origin", "").lower() != own or not is_own:
@@ -87,23 +87,23 @@ def refuse_foreign_form(request: Request, options: Options) -> None:
 
 
 def read_browser(request: Request) -> str:
-    """Return what tells this browser from others; "" before it was given a cookie."""
+    """Return the id of this browser from its cookie; "" if it has none."""
     value = request.cookies.get(COOKIE, "")
     return value if len(value) == 2 * COOKIE_BYTES and set(value) <= set("0123456789abcdef") else ""
 
 
 def new_browser() -> str:
-    """Return a value for the cookie of a browser that has none."""
+    """Return a new id for the cookie of a browser."""
     return secrets.token_hex(COOKIE_BYTES)
 
 
 def form_token(here: Server, browser: str, about: str) -> str:
-    """Return what a form in this browser about this request has to carry."""
+    """Return the token that a form in this browser must carry for this request."""
     return here.options.token_key.mac(f"form:{browser}:{about}").hex()
 
 
 def check_form_token(here: Server, request: Request, form: FormFields, about: str) -> str:
-    """Return the browser that a form was shown in; refuse a form that was not shown in this one."""
+    """Return the browser in which a form was shown. Refuse a form that was shown in another one."""
     browser = read_browser(request)
     expected = form_token(here, browser, about)
     if not browser or not hmac.compare_digest(expected.encode(), form.get("token", "").encode()):

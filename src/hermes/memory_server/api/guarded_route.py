@@ -1,4 +1,4 @@
-"""The routes' class: keys are checked before bodies are read, and large bodies are decoded in a thread."""
+"""The class of all routes: it checks keys before it reads bodies, and decodes large bodies in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hermes.memory_server.threads import compute
 JSON = "application/json"
 KEY_HEADER = "Idempotency-Key"
 REQUEST = "hermes.request"
-"""What of a request's scope is the request as it was first looked at."""
+"""Key in the ASGI scope for the request that has already been checked."""
 RouteHandler = Callable[[Request], Coroutine[Any, Any, Response]]
 REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {
@@ -34,20 +34,20 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     }
     for code in (400, 401, 403, 404, 408, 409, 413, 422, 429, 503)
 }
-"""By name: a model given with every status of every route takes a tenth of the time to start. `/health` gives it."""
+"""Refusals of every route, by reference to one schema: passing a model for each status of each route would slow the
+start by a tenth. `/health` defines the schema."""
 
 
 def new_router(*tags: str) -> APIRouter:
-    """Return a router for routes of one kind, all of which can be refused in the same ways."""
+    """Return a router whose routes share a tag and the documented refusals."""
     return APIRouter(tags=[*tags], responses=REFUSALS, route_class=GuardedRoute)
 
 
 class GuardedRoute(APIRoute):
-    """A route that asks its gate first.
+    """A route that authorizes before it reads the body.
 
-    An endpoint that takes nothing but texts of its path, a JSON body, the server, the caller and an idempotency key is
-    called directly, since FastAPI takes longer for such a request than most reads. FastAPI handles everything else.
-    """
+    An endpoint whose parameters are path texts, a JSON body, the server, the caller and an idempotency key is called
+    directly, since FastAPI's handling takes longer than most reads. FastAPI handles everything else."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
@@ -69,7 +69,7 @@ class GuardedRoute(APIRoute):
             await super().handle(scope, receive, send)
 
     def get_route_handler(self) -> RouteHandler:
-        """Let FastAPI go on with the request whose body may have been read already."""
+        """Let FastAPI handle the request object whose body may have been read."""
         through_fastapi = super().get_route_handler()
 
         async def go_on(given: Request) -> Response:
@@ -79,7 +79,7 @@ class GuardedRoute(APIRoute):
 
 
 class _JsonRequest(Request):
-    """A request whose JSON is decoded at most once; a large one in a thread."""
+    """A request that decodes its JSON at most once; large bodies in a thread."""
 
     _decoded: Any = None
     _is_large = False
@@ -88,7 +88,7 @@ class _JsonRequest(Request):
         if self._decoded is None:
             content = await self.body()
             self._is_large = len(content) > limits.LARGE_BODY_BYTES
-            try:  # this decoder keeps whole numbers of any size as they are, to be refused
+            try:  # this decoder keeps integers of any size, so that they can be refused
                 if self._is_large:
                     self._decoded = await compute(msgspec.json.decode, content)
                 else:
@@ -96,11 +96,11 @@ class _JsonRequest(Request):
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 if self._is_large:
                     raise JSONDecodeError(str(error), "", 0) from error
-                self._decoded = await super().json()  # reads other encodings, and says where a mistake is
+                self._decoded = await super().json()  # accepts other encodings, and reports the position of an error
         return self._decoded
 
     async def is_json(self) -> bool:
-        """Read and decode the body. Return False if that fails: FastAPI says why."""
+        """Read and decode the body. Return False if that fails; FastAPI then reports the error."""
         try:
             await self.json()
         except ClientDisconnect as error:  # nobody reads this
@@ -120,7 +120,7 @@ class _JsonRequest(Request):
 
 
 class _DirectCall(msgspec.Struct, frozen=True):
-    """Names of an endpoint's parameters by what they take."""
+    """The parameter names of an endpoint, by what they receive."""
 
     texts: tuple[str, ...]
     servers: tuple[str, ...]
@@ -130,7 +130,7 @@ class _DirectCall(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, path: str, endpoint: Callable[..., Any], hints: Mapping[str, Any]) -> _DirectCall | None:
-        """Return None where only FastAPI can find the arguments."""
+        """Return None if only FastAPI can find the arguments."""
         kinds = {name: _kind(path, name, hints[name]) for name in signature(endpoint).parameters}
         if "other" in kinds.values() or not iscoroutinefunction(endpoint) or hints.get("return") is not Response:
             return None
@@ -140,7 +140,7 @@ class _DirectCall(msgspec.Struct, frozen=True):
         return cls(texts, servers, callers, hints.get("body"), "key" in kinds.values())
 
     async def suits(self, request: _JsonRequest) -> bool:
-        """Return whether the endpoint can be called directly with this request. Its body is decoded afterwards."""
+        """Return True if the endpoint can be called directly with this request. The body is decoded later."""
         if self.takes_key and KEY_HEADER in request.headers:
             return False
         if self.body is None:

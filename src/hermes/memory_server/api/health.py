@@ -1,4 +1,4 @@
-"""What `/health` says. It answers from what was seen last, so that it is as fast under load as without."""
+"""`/health`. It reports the state seen last, so that it is as fast under load as without."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ EXTENSIONS: tuple[str, ...] = (
     "dreams",
     "reread",
 )
-"""A name for each; a name keeps its meaning for good."""
+"""One name per extension. A name never changes its meaning."""
 
 
 async def report_health(request: Request, here: ServerDep) -> Response:
-    """Can the server do its work, how far is it behind, and what does it offer beyond the official API?"""
+    """Return the server's state, its backlog, and the extensions that it offers beyond the official API."""
     file = await here.health.status()
     stopped = here.worker is not None and not here.worker.is_alive()
     status = "worker stopped" if file == OK and stopped else file
-    return JsonResponse(_say(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
+    return JsonResponse(_describe(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
 
 
-def _say(here: Server, status: str, file: str) -> dict[str, Any]:
+def _describe(here: Server, status: str, file: str) -> dict[str, Any]:
     backlog = here.health.backlog
     worker = "elsewhere" if here.worker is None else "running" if here.worker.is_alive() else "stopped"
     return {
@@ -51,8 +51,8 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
         "version": __version__,
         "database": file,
         "worker": worker,
-        "model": _say_model(here),
-        "finer_vectors": _say_finer(here),
+        "model": _describe_model(here),
+        "finer_vectors": _describe_finer(here),
         "lag": {
             "waiting_jobs": backlog.waiting,
             "oldest_job_seconds": round(backlog.oldest, 3),
@@ -66,13 +66,13 @@ def _say(here: Server, status: str, file: str) -> dict[str, Any]:
     }
 
 
-def _say_model(here: Server) -> dict[str, Any] | None:
-    """None: answers, summaries and conclusions come without a model."""
+def _describe_model(here: Server) -> dict[str, Any] | None:
+    """Return the state of the model; None if answers, summaries and conclusions are made without one."""
     told = here.models.report()
     return None if told is None else told | {"today": here.health.model_calls, "waiting": here.health.deferred}
 
 
-def _say_finer(here: Server) -> dict[str, Any] | None:
+def _describe_finer(here: Server) -> dict[str, Any] | None:
     if here.refinement is None:
         return None
     told = {"embedder": here.refinement.name, "state": here.refinement.state}

@@ -1,4 +1,4 @@
-"""Bytes on their way in and out: how much of requests and responses is held in memory, and for how long."""
+"""Limits on the memory that requests and responses occupy, and for how long."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from hermes.memory_server.api.traffic import HEALTH
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.patience import asker
 
-MEMBERS = ("/sessions", "/peers")
-UPLOAD = "/messages/upload"
-LARGE = ("/messages", "/messages/", UPLOAD, "/conclusions")
-"""What the paths end with where a body names members, or may be large."""
-IMPORT = "/ext/import/"
-"""What the path of an import holds, whatever it ends with: its body may be large."""
-TOO_MUCH = "The server holds as many large requests as it can; try again"
-TOO_SLOW = f"The request did not come within {limits.REQUEST_SECONDS:g} seconds"
-TOO_MANY_MEMBERS = f"The request names more than {limits.MEMBERS} members"
-NOT_TAKEN = "Clients have not taken the large responses that wait for them; try again"
+MEMBER_PATHS = ("/sessions", "/peers")
+UPLOAD_PATH = "/messages/upload"
+LARGE_BODY_PATHS = ("/messages", "/messages/", UPLOAD_PATH, "/conclusions")
+"""Path suffixes of routes whose bodies may be large."""
+IMPORT_PATH = "/ext/import/"
+"""Part of the path of an import, whose body may be large."""
+TOO_MUCH = "The server is processing too many large requests; try again"
+TOO_SLOW = f"The request was not received within {limits.REQUEST_SECONDS:g} seconds"
+TOO_MANY_MEMBERS = f"The request names more than {limits.MAX_MEMBERS} members"
+NOT_TAKEN = "Too many large responses are waiting for slow clients; try again"
 CLOSE, RETRY = {"Connection": "close"}, {"Retry-After": "1"}
-ATTENTION = 0.25
-"""Seconds after which one looks whether the client is still there: most requests are answered by then."""
+WATCH_DELAY_SECONDS = 0.25
+"""Delay before the server checks whether the client is still connected: most requests are finished by then."""
 ASKER = "hermes.asker"
-"""What of a request's scope says whose connection it came on."""
+"""Key in the ASGI scope for the client's scheduling state, one per connection."""
 CROWDED = "hermes.crowded"
-"""What of a request's scope says that there are more connections than there may be."""
-TOO_MANY_CONNECTIONS = "The server has as many connections as it can; try again"
+"""Key in the ASGI scope for a flag: there are more connections than the maximum."""
+TOO_MANY_CONNECTIONS = "The server has too many connections; try again"
 OK, REFUSED = 200, 400
-PAUSE = 0.5
-"""Seconds after which a large body is refused, when it is let go already: who sends one after another would take a
-processor from everybody."""
+REFUSAL_DELAY_SECONDS = 0.5
+"""Delay before a large request is refused, after its body was released: a client that retries immediately would occupy
+a processor."""
 
 
 class BodyIntake:
-    """An ASGI layer. A body is counted as it comes, whether or not its length was told; what nobody waits for any more
-    is cancelled. A large response is counted until its client has taken it."""
+    """An ASGI layer. It counts bodies as they arrive, with or without a declared length, cancels requests whose client
+    has left, and counts large responses until the client has taken them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,12 +59,12 @@ class BodyIntake:
         most = _most(scope["path"])
         told = dict(scope["headers"]).get(b"content-length", b"0")
         if told.isdigit() and int(told[:20]) > most:
-            await sleep(PAUSE)
+            await sleep(REFUSAL_DELAY_SECONDS)
             await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
         asker.set(scope.get(ASKER))
-        coming = _Coming(self, receive, most, _most_values(scope["path"]))
-        going = _Going(self, coming, scope, send)
+        coming = _IncomingRequest(self, receive, most, _most_values(scope["path"]))
+        going = _OutgoingResponse(self, coming, scope, send)
         try:
             await self._app(scope, coming.receive, going.send)
         except asyncio.CancelledError:
@@ -75,14 +75,14 @@ class BodyIntake:
         await going.end()
 
     def hold(self, size: int) -> None:
-        """Count so many bytes more (or less, when they are let go)."""
+        """Add `size` bytes to the count; a negative size releases them."""
         self._held += size
         if size > 0 and self._held > limits.REQUESTS_BYTES:
             raise HTTPException(429, TOO_MUCH, {**CLOSE, **RETRY})
 
 
-class _Coming:
-    """One request while it lasts."""
+class _IncomingRequest:
+    """One incoming request."""
 
     def __init__(self, intake: BodyIntake, receive: Receive, most: int, most_values: int | None) -> None:
         self._intake = intake
@@ -95,7 +95,7 @@ class _Coming:
         self._loop = asyncio.get_running_loop()
         self._deadline = self._loop.time() + limits.REQUEST_SECONDS
         self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(ATTENTION, self._attend)
+        self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._start_watching)
         self._watching: asyncio.Task[None] | None = None
         self.left = False
 
@@ -133,12 +133,12 @@ class _Coming:
             self._watching.cancel()
         self._intake.hold(-self._read)
 
-    def _attend(self) -> None:
-        """Wait for the client to leave; not before all of its request is read."""
+    def _start_watching(self) -> None:
+        """Start to watch for a disconnect as soon as the request is completely read."""
         if self._complete:
             self._watching = self._loop.create_task(self._watch())
         else:
-            self._timer = self._loop.call_later(ATTENTION, self._attend)
+            self._timer = self._loop.call_later(WATCH_DELAY_SECONDS, self._start_watching)
 
     async def _watch(self) -> None:
         message: dict[str, Any] = dict(await self._receive())
@@ -148,7 +148,7 @@ class _Coming:
 
 
 class _JsonCount:
-    """Counts the values of JSON that comes in pieces: commas and opening brackets outside of texts."""
+    """Counts the values of JSON that arrives in pieces, by commas and opening brackets outside of strings."""
 
     def __init__(self) -> None:
         self.values = 0
@@ -157,17 +157,17 @@ class _JsonCount:
 
     def add(self, piece: bytes) -> None:
         piece = (self._left + piece).replace(b"\\\\", b"").replace(b'\\"', b"")
-        self._left = b"\\" if piece.endswith(b"\\") else b""  # what it escapes comes with the next piece
+        self._left = b"\\" if piece.endswith(b"\\") else b""  # the escaped character is in the next piece
         parts = piece.split(b'"')
         outside = b"".join(parts[self._in_text :: 2])
         self._in_text = (self._in_text + len(parts) - 1) % 2
         self.values += sum(map(outside.count, (b",", b"[", b"{")))
 
 
-class _Going:
-    """One response on its way out."""
+class _OutgoingResponse:
+    """One outgoing response."""
 
-    def __init__(self, intake: BodyIntake, request: _Coming, scope: Scope, send: Send) -> None:
+    def __init__(self, intake: BodyIntake, request: _IncomingRequest, scope: Scope, send: Send) -> None:
         self._intake = intake
         self._request = request
         self._scope = scope
@@ -181,7 +181,7 @@ class _Going:
         if self._late or (message.get("status", 0) >= REFUSED and self._request.is_large):
             self._late.append(message)
         elif message.get("status") == OK and self._finds_no_room(message):
-            # Nothing is lost: whatever creates something each time it is asked responds with 201.
+            # No creation is lost: routes that create an object for each request respond with 201.
             self._is_replaced = True
             refusal = JsonResponse({"detail": NOT_TAKEN}, 429, headers=RETRY)
             await refusal(self._scope, self._request.receive, self._send)
@@ -191,9 +191,9 @@ class _Going:
             await self._send(message)
 
     async def end(self) -> None:
-        """Send the refusal of a large request, which is let go by now."""
+        """Send the refusal of a large request, whose body has been released."""
         if self._late:
-            await sleep(PAUSE)
+            await sleep(REFUSAL_DELAY_SECONDS)
             for message in self._late:
                 await self._send(message)
 
@@ -202,7 +202,7 @@ class _Going:
         return size > limits.LARGE_BODY_BYTES and self._intake.untaken + size > limits.RESPONSES_BYTES
 
     async def _send_in_pieces(self, message: Message) -> None:
-        """Each piece waits until the client has taken most of what was sent before."""
+        """Send a body in pieces; each waits until the client has taken most of the earlier ones."""
         body = message["body"]
         self._intake.untaken += len(body)
         try:
@@ -215,21 +215,21 @@ class _Going:
 
 
 def _most(path: str) -> int:
-    if path.endswith(LARGE) or IMPORT in path:
+    if path.endswith(LARGE_BODY_PATHS) or IMPORT_PATH in path:
         return limits.REQUEST_BYTES
     return limits.MEMBERS_REQUEST_BYTES if _names_members(path) else limits.SMALL_REQUEST_BYTES
 
 
 def _most_values(path: str) -> int | None:
-    if IMPORT in path:
-        return limits.IMPORT_BODY_VALUES
-    if path.endswith(UPLOAD):
+    if IMPORT_PATH in path:
+        return limits.MAX_IMPORT_BODY_VALUES
+    if path.endswith(UPLOAD_PATH):
         return None
-    return limits.MEMBERS_BODY_VALUES if _names_members(path) else limits.BODY_VALUES
+    return limits.MAX_MEMBERS_BODY_VALUES if _names_members(path) else limits.MAX_BODY_VALUES
 
 
 def _names_members(path: str) -> bool:
-    return path.endswith(MEMBERS) and IMPORT not in path
+    return path.endswith(MEMBER_PATHS) and IMPORT_PATH not in path
 
 
 def _too_large(most: int) -> str:
@@ -237,6 +237,6 @@ def _too_large(most: int) -> str:
 
 
 def _too_many(values: int) -> str:
-    if values == limits.MEMBERS_BODY_VALUES:
+    if values == limits.MAX_MEMBERS_BODY_VALUES:
         return TOO_MANY_MEMBERS
     return f"Request holds more than {values} JSON values"

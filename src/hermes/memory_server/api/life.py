@@ -1,5 +1,5 @@
-"""How long a server runs. One that was started by itself ends by itself, when nobody has used it for a while; any
-ends when its database is removed or replaced."""
+"""The lifetime of a server. One that a program started ends when it is unused for a while; every server ends when its
+database is removed or replaced."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hermes.memory_server.api.traffic import Traffic, VisitListener
 from hermes.memory_server.engine.health import has_work_soon
 
 log = logging.getLogger(__name__)
-LOOK_EVERY = 5.0
-"""Seconds between two looks at a queue that is not empty yet, or at a file that cannot be read."""
+QUEUE_POLL_SECONDS = 5.0
+"""Interval of checks while the queue is not empty, or the file cannot be read."""
 
-LOOK_FOR_FILE_SECONDS = 1.0
+FILE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """`end` lets the server finish what it does and end; with it, `/stop` may be asked. `idle` says after how many
-    seconds without use it is called by itself, 0 for never; it may take a moment and is asked once. `lost` is called
-    when the database is no longer in its place, and has to end the server."""
+    """Settings of the lifetime. `end` stops the server gracefully, and enables `/stop`. `idle` returns after how many
+    seconds without use the server ends, 0 for never; it is called once and may block. `lost` must end the server after
+    its database is gone."""
 
     end: Callable[[], None] | None = None
     idle: Callable[[], float] | None = None
@@ -33,7 +33,7 @@ class Life:
 
 
 async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
-    """Wait until nobody has used the server for a while and nothing in its queue is due soon, then end it."""
+    """End the server once it is unused for the idle time and no job is due soon."""
     if life.end is None or life.idle is None:
         return
     idle = await asyncio.to_thread(life.idle)
@@ -41,20 +41,20 @@ async def end_when_unused(life: Life, traffic: Traffic, server: Server) -> None:
         return
     while True:
         left = idle - traffic.unused_for()
-        await asyncio.sleep(left if left > 0 else LOOK_EVERY)
+        await asyncio.sleep(left if left > 0 else QUEUE_POLL_SECONDS)
         if traffic.unused_for() >= idle and await _is_drained(server) and traffic.unused_for() >= idle:
-            log.info("memory server: unused for %g s and nothing is due: it ends", idle)
+            log.info("memory server: unused for %g s and nothing is due: shutting down", idle)
             life.end()
             return
 
 
 async def end_when_lost(life: Life, server: Server) -> None:
-    """Look regularly whether the database is in its place, and end the server when it is not."""
+    """Poll the database file, and end the server when it is removed or replaced."""
     while life.lost is not None:
-        await asyncio.sleep(LOOK_FOR_FILE_SECONDS)
+        await asyncio.sleep(FILE_POLL_SECONDS)
         if server.database.is_replaced():
             server.health.note(StoreGoneError("the memory folder was removed or replaced"))
-            log.error("memory server: its files were removed or replaced: it ends")
+            log.error("memory server: its files were removed or replaced: shutting down")
             life.lost()
             return
 

@@ -1,4 +1,4 @@
-"""Routes of messages: append, upload, list, get, update."""
+"""Routes for messages: append, upload, list, get, update."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hermes.memory_server.threads import compute
 
 router = new_router("messages")
 ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
-# It complains to the log about broken forms; whoever sent one reads it in the answer.
+# Its warnings about broken forms would fill the log; the client gets them in the response.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
@@ -41,7 +41,7 @@ async def create_messages(
     _: OwnSession,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Append messages in order; session, peers and membership are made where they are missing."""
+    """Append messages in order. A missing session, peer or membership is created."""
     drafts = [_draft(new, key=asked("message", _message_key(new.metadata), new)) for new in body.messages]
     return await _append(here, workspace_id, session_id, drafts, asked("messages", idempotency_key, body))
 
@@ -64,7 +64,7 @@ async def upload_messages(
     created_at: Annotated[str | None, Form()] = None,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Append the text of a file as one or more messages."""
+    """Append the text of an uploaded file as one or more messages."""
     content = await file.read(limits.FILE_BYTES + 1)
     if len(content) > limits.FILE_BYTES:
         raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
@@ -77,7 +77,7 @@ async def upload_messages(
         told = [json.dumps({**facts, "part": number, "parts": len(texts)}) for number in range(len(texts))]
         return [_draft(_message(text, common), fact) for text, fact in zip(texts, told, strict=True)]
 
-    # All messages of a file have the same metadata: a key in it names the file.
+    # All messages of a file share its metadata, so a key in it identifies the file.
     key = idempotency_key or _message_key(common["metadata"])
     given = asked("upload", key, (common, facts, hashlib.blake2b(content).hexdigest()))
     return await _append(here, workspace_id, session_id, await compute(read), given)
@@ -87,10 +87,10 @@ async def upload_messages(
 async def list_messages(
     workspace_id: str, session_id: str, here: ServerDep, page: Paging, _: Member, body: Filter | None = None
 ) -> Response:
-    """A session's messages in order."""
+    """List the messages of a session in order."""
     filters = body.filters if body else None
 
-    def run(tx: Tx) -> Response:  # also written out by the reader: a page may take milliseconds
+    def run(tx: Tx) -> Response:  # serialized in the reader thread, since a page may take milliseconds
         return wire.page(engine.list_messages(tx, workspace_id, session_id, filters, page), wire.message)
 
     return await here.read(run)
@@ -98,7 +98,7 @@ async def list_messages(
 
 @router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)
 async def get_message(workspace_id: str, session_id: str, message_id: str, here: ServerDep, _: Member) -> Response:
-    """One message."""
+    """Return one message."""
     row = await here.read(lambda tx: engine.get_message(tx, workspace_id, session_id, message_id))
     return wire.JsonResponse(wire.message(row))
 
@@ -107,7 +107,7 @@ async def get_message(workspace_id: str, session_id: str, message_id: str, here:
 async def update_message(
     workspace_id: str, session_id: str, message_id: str, body: MessageUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
-    """Replace a message's metadata."""
+    """Replace the metadata of a message."""
     row = await here.write(
         lambda tx: engine.set_message_metadata(tx, workspace_id, session_id, message_id, body.metadata)
     )
@@ -124,7 +124,7 @@ async def _append(
 
 
 def _message_key(metadata: JsonMap | None) -> str | None:
-    """The key that metadata holds for its message, if any."""
+    """Return the idempotency key in a message's metadata, if any."""
     key = (metadata or {}).get(MESSAGE_KEY)
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= limits.KEY_CHARS):
         raise Invalid(f"metadata.{MESSAGE_KEY} must be a text of 1 to {limits.KEY_CHARS} characters")

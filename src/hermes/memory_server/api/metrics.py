@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus: counts of one process since its start, and what waits in its database."""
+"""`/metrics` for Prometheus: counters of one process since its start, and the backlog of its database."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hermes.memory_server.engine.worker import JobWorker
 
 PREFIX = "hermes_memory_"
 Line = tuple[str, str, Mapping[str, object], float]
-"""Name, kind, labels and value. Lines of one name stand together."""
+"""Name, kind, labels and value. Lines with one name are adjacent."""
 
 
 # prometheus-client takes 20 ms to import, and 4 instead of 0.4 µs to count a request.
 class RequestCounts:
-    """Requests by route and status, counted and read on the loop."""
+    """Counts requests by route and status. Used only on the event loop."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, int]] = Counter()
@@ -38,7 +38,7 @@ class RequestCounts:
 
 
 async def show_metrics(here: ServerDep, requests: RequestCounts) -> Response:
-    """Answer with every count of a process that serves requests."""
+    """Return all metrics of a serving process."""
     await here.health.status()
     backlog = here.health.backlog
     lines = [
@@ -52,7 +52,7 @@ async def show_metrics(here: ServerDep, requests: RequestCounts) -> Response:
 
 
 def process_lines(worker: JobWorker | None, databases: Mapping[str, Database]) -> Iterator[Line]:
-    """Yield what a process counts of its jobs, its connections and itself."""
+    """Yield metrics of a process: its jobs, connections and resources."""
     if worker is not None:
         databases = {**databases, "jobs": worker.database}
         for (kind, outcome), number in sorted(worker.outcomes.items()):
@@ -68,7 +68,7 @@ def process_lines(worker: JobWorker | None, databases: Mapping[str, Database]) -
 
 
 def write_lines(lines: list[Line] | Iterator[Line]) -> Response:
-    """Return the text format. Nothing is escaped: every label is ours."""
+    """Return metrics in text format. Nothing is escaped, since all labels are ours."""
     text, before = "", ""
     for name, kind, labels, value in lines:
         text += f"# TYPE {PREFIX}{name} {kind}\n" if name != before else ""
@@ -79,7 +79,7 @@ def write_lines(lines: list[Line] | Iterator[Line]) -> Response:
 
 
 def _model_lines(counted: Mapping[tuple[str, str, str], int]) -> Iterator[Line]:
-    """Yield requests to a model, their tokens and seconds, by purpose and outcome."""
+    """Yield model requests, tokens and seconds, by purpose and outcome."""
     for name in ("calls", "tokens", "milliseconds"):
         shown, scale = ("seconds", 1000) if name == "milliseconds" else (name, 1)
         for (of, purpose, outcome), number in sorted(counted.items()):

@@ -1,4 +1,5 @@
 """OAuth for clients: metadata (RFC 8414), device authorization (RFC 8628), tokens (RFC 6749, 7636), revocation (7009).
+`consent` has the pages for people. These routes exist only if the server requires keys.
 
 The pages for people are in `consent`. All of it is there only while keys are asked for.
 """
@@ -21,7 +22,7 @@ from hermes.memory_server.engine.grants import IssuedTokens, OAuthRefusal, refre
 from hermes.memory_server.engine.oauth_clients import find_client
 from hermes.memory_server.engine.sign_ins import (
     INTERVAL_SECONDS,
-    LIFE_SECONDS,
+    REQUEST_LIFETIME_SECONDS,
     begin_on_device,
     exchange_code,
     poll,
@@ -34,7 +35,7 @@ AUTHORIZE, DEVICE = "/authorize", "/device"
 TOKEN, DEVICE_AUTHORIZATION, REVOKE = "/oauth/token", "/oauth/device_authorization", "/oauth/revoke"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 SCOPE = "write"
-"""The only scope: to read and write one workspace."""
+"""The only scope: read and write one workspace."""
 UNKNOWN_CLIENT = "This client_id is unknown; `hermes memory clients add` adds one"
 NOT_STORED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
@@ -44,7 +45,7 @@ Exchange = Callable[[Tx], IssuedTokens | OAuthRefusal]
 
 @router.get(METADATA)
 async def show_metadata(request: Request, here: ServerDep) -> Response:
-    """Say where everything is and what is supported."""
+    """Return the endpoints and supported features (RFC 8414)."""
     site = find_site(request, here.options)
     return JsonResponse(
         {
@@ -65,7 +66,7 @@ async def show_metadata(request: Request, here: ServerDep) -> Response:
 
 @router.post(DEVICE_AUTHORIZATION)
 async def authorize_device(request: Request, here: ServerDep) -> Response:
-    """Begin a sign-in of a program that has no browser."""
+    """Start the sign-in of a program without a browser (RFC 8628)."""
 
     async def begin(form: FormFields, client: str) -> Response:
         if (problem := find_problem(form)) is not None:
@@ -78,7 +79,7 @@ async def authorize_device(request: Request, here: ServerDep) -> Response:
             "user_code": codes.user,
             "verification_uri": site + DEVICE,
             "verification_uri_complete": f"{site}{DEVICE}?user_code={codes.user}",
-            "expires_in": LIFE_SECONDS,
+            "expires_in": REQUEST_LIFETIME_SECONDS,
             "interval": INTERVAL_SECONDS,
         }
         return JsonResponse(told, headers=NOT_STORED)
@@ -100,7 +101,7 @@ async def give_tokens(request: Request, here: ServerDep) -> Response:
 
 @router.post(REVOKE)
 async def revoke_token(request: Request, here: ServerDep) -> Response:
-    """End the grant of a token. A token that opens nothing is no error (RFC 7009, 2.2)."""
+    """Revoke the grant of a token. An unknown token is not an error (RFC 7009, 2.2)."""
 
     async def end(form: FormFields, client: str) -> Response:
         if not (token := form.get("token", "")):
@@ -112,7 +113,7 @@ async def revoke_token(request: Request, here: ServerDep) -> Response:
 
 
 def find_problem(form: FormFields) -> OAuthRefusal | None:
-    """Return what is wrong with the scope or source that is asked for."""
+    """Return the error in the requested scope or source, if any."""
     if form.get("scope", SCOPE) not in (SCOPE, ""):
         return OAuthRefusal("invalid_scope", f"The only scope is {SCOPE}")
     if SOURCE.fullmatch(form.get("source", "")) is None:
@@ -121,7 +122,7 @@ def find_problem(form: FormFields) -> OAuthRefusal | None:
 
 
 def read_address(request: Request) -> str:
-    """Return the address that a request comes from. A proxy may have taken it from a header, which holds any text."""
+    """Return the address of the client. A proxy may have taken it from a header, which can hold any text."""
     try:
         return "unknown" if request.client is None else str(ipaddress.ip_address(request.client.host))
     except ValueError:
@@ -129,10 +130,10 @@ def read_address(request: Request) -> str:
 
 
 async def _answer(request: Request, here: Server, answer: Callable[[FormFields, str], Awaitable[Response]]) -> Response:
-    """Answer a client that is known; errors have the form of RFC 6749, 5.2."""
+    """Answer a known client. Errors have the form of RFC 6749, 5.2."""
     try:
         form = await read_form(request)
-        name = form.get("client_id", "")[: limits.NAME_LENGTH]
+        name = form.get("client_id", "")[: limits.NAME_CHARS]
         if await here.read(lambda tx: find_client(tx, name)) is None:
             return _refuse(OAuthRefusal("invalid_client", UNKNOWN_CLIENT))
         return await answer(form, name)

@@ -1,4 +1,4 @@
-"""Requests with a key (`Idempotency-Key`): done once, answered the same each time."""
+"""Idempotent requests: a request with an `Idempotency-Key` is executed once, and repetitions get the first response."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.workspaces import find_workspace
 
 MESSAGE_KEY = "hermes_key"
-"""The name in a message's metadata, and in a conclusion, of a key for it alone."""
+"""Field with the idempotency key of a single message (in its metadata) or conclusion."""
 KeyHeader = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=limits.KEY_CHARS)]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswer:
-    """A status and a body, as it was written the first time."""
+    """Status and body of a first response."""
 
     status: int
     body: bytes = b""
@@ -33,7 +33,7 @@ class KeptAnswer:
 
     @classmethod
     def of(cls, content: Any, status: int) -> KeptAnswer:
-        """An answer that is JSON."""
+        """Return a JSON response."""
         return cls(status, orjson.dumps(content))
 
     def response(self) -> Response:
@@ -41,7 +41,7 @@ class KeptAnswer:
 
 
 def asked(route: str, key: str | None, said: Any) -> KeyedRequest | None:
-    """What a request's key stands for; None when it has no key. The order of an object's fields says nothing."""
+    """Return the identity of a request with a key, None without one. The order of fields in an object is irrelevant."""
     if key is None:
         return None
     plain = orjson.dumps(said, default=_plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
@@ -55,7 +55,7 @@ def _plain(value: Any) -> Any:
 
 
 class Once:
-    """One request on its way through its transactions. Without a key nothing is looked for and nothing kept."""
+    """One request that may carry an idempotency key. Without a key, nothing is looked up or stored."""
 
     def __init__(self, here: Server, given: KeyedRequest | None, workspace: str, session: str | None = None) -> None:
         self._here = here
@@ -64,7 +64,7 @@ class Once:
         self._session = session
 
     def known(self, tx: Tx) -> KeptAnswer | None:
-        """The first answer, if this was asked before."""
+        """Return the stored first response, if there is one."""
         place = self._place(tx)
         if self._asked is None or place is None:
             return None
@@ -72,14 +72,14 @@ class Once:
         return None if found is None else KeptAnswer(found.status, found.answer.encode(), repeated=True)
 
     def keep(self, tx: Tx, answer: KeptAnswer) -> KeptAnswer:
-        """The answer, which is the first, to be kept with what it tells."""
+        """Store the first response and return it."""
         place = self._place(tx)
         if self._asked is not None and place is not None:
             keep_answer(tx, place, self._asked, answer.status, answer.body.decode(), self._here.now())
         return answer
 
     def _place(self, tx: Tx) -> KeySpace | None:
-        """None while there is no such workspace or session: nobody can have asked there."""
+        """Return where keys of this request are stored; None if its workspace or session does not exist yet."""
         if self._asked is None:
             return None
         if self._session is None:
@@ -89,5 +89,5 @@ class Once:
         return None if session is None else KeySpace(session.workspace_id, session.id)
 
     async def write(self, effect: Callable[[Tx], KeptAnswer]) -> Response:
-        """Do it, unless it was done, in one transaction."""
+        """Execute the effect in a transaction, unless it was executed before, and respond."""
         return (await self._here.write(lambda tx: self.known(tx) or self.keep(tx, effect(tx)))).response()

@@ -1,4 +1,4 @@
-"""Routes of peers: themselves, their sessions, search, and what is held about them."""
+"""Routes for peers: the peers themselves, their sessions, search, and what is known about them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ PEER = f"{ROOT}/{{peer_id}}"
 async def get_or_create_peer(
     workspace_id: str, body: PeerCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Get a peer, or make it; what is given replaces. A session's key gets members, makes missing ones, and changes
-    nothing."""
+    """Get or create a peer; given metadata and configuration replace the old ones. A session's key gets members,
+    creates missing ones, and changes nothing."""
     own = caller.workspace == workspace_id and caller.session is None and caller.peer == body.id
     session = caller.only_session
     auth.require(
@@ -60,12 +60,15 @@ async def get_or_create_peer(
         row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
         return KeptAnswer.of(wire.peer(row), 201 if made else 200)
 
-    said = body if session is None else (body, session)  # the answer to another key is not for this one
+    said = (
+        body if session is None else (body, session)
+    )  # the response to another key may hold more than this one permits
     return await Once(here, asked("peers", idempotency_key, said), workspace_id).write(run)
 
 
 def _may_get(tx: Tx, workspace: str, session: str, peer: str) -> bool:
-    """Return True for a member of the session, whom its key shows anyway, and for a peer that does not exist yet."""
+    """Return True for a member of the session, which its key may list anyway, and for a peer that does not exist
+    yet."""
     if find_peer(tx, workspace_id_of(tx, workspace), peer) is None:
         return True
     return find_live_session(tx, workspace, session) is not None and engine.is_member(tx, workspace, session, peer)
@@ -75,7 +78,7 @@ def _may_get(tx: Tx, workspace: str, session: str, peer: str) -> bool:
 async def list_peers(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: PeerFilter | None = None
 ) -> Response:
-    """Peers of a workspace."""
+    """List the peers of a workspace."""
     asked = body or PeerFilter()
     found = await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page))
     return wire.page(found, wire.peer)
@@ -83,7 +86,7 @@ async def list_peers(
 
 @router.put(PEER, response_model=replies.Peer)
 async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: ServerDep, _: OwnPeer) -> Response:
-    """Replace metadata or configuration."""
+    """Replace the metadata or configuration of a peer."""
     row, _made = await here.write(
         lambda tx: engine.ensure_peer(tx, workspace_id, peer_id, here.now(), body.metadata, body.configuration)
     )
@@ -94,7 +97,8 @@ async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: S
 async def list_peer_sessions(
     workspace_id: str, peer_id: str, here: ServerDep, page: Paging, caller: OwnPeer, body: Filter | None = None
 ) -> Response:
-    """Sessions that the peer is or was in; with the peer's own key, those that it is in."""
+    """List the sessions of a peer, present and past; with the peer's own key, only those of which it is a member
+    now."""
     filters = body.filters if body else None
     now = caller.only_peer is not None
     found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page, is_in_now=now))
@@ -105,7 +109,7 @@ async def list_peer_sessions(
 async def get_representation(
     workspace_id: str, peer_id: str, body: RepresentationGet, here: ServerDep, caller: OwnPeer
 ) -> Response:
-    """What is held about a peer, as text; empty when that is nothing."""
+    """Return what is known about a peer, as text; empty if nothing is known."""
     auth.require(body.scope is None or caller.holds(workspace_id))
     refuse_scopes(peer_id, body.target)
     check_scope(body.scope, body.filters, body.session_id)
@@ -124,7 +128,7 @@ async def get_representation(
 def _view(
     tx: Tx, workspace: str, peer: str, target: str | None, scope: Any, names: Sequence[str] | None
 ) -> View | None:
-    """Whose conclusions about whom; None when one of them is unknown, about whom nothing is held."""
+    """Return the view of the observer on the observed peer; None if one of them is unknown."""
     place = workspace_id_of(tx, workspace)
     observer, observed = find_peer(tx, place, peer), find_peer(tx, place, target or peer)
     view = make_view(tx, workspace, observer.id if observer else 0, observed.id if observed else 0, scope, names)
@@ -133,7 +137,7 @@ def _view(
 
 @router.get(f"{PEER}/card", response_model=replies.PeerCard)
 async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer, target: str | None = None) -> Response:
-    """The card that the peer, or a scope, holds about itself or a peer."""
+    """Return the card that the peer, or a scope, holds about itself or a target."""
     refuse_scopes(target)
 
     def run(tx: Tx) -> list[str] | None:
@@ -148,7 +152,7 @@ async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer,
 async def set_card(
     workspace_id: str, peer_id: str, body: PeerCardSet, here: ServerDep, _: OwnPeer, target: str | None = None
 ) -> Response:
-    """Replace a card; peers that are missing are made."""
+    """Replace a card. Missing peers are created."""
     refuse_scopes(target)
 
     def run(tx: Tx) -> None:
@@ -162,7 +166,7 @@ async def set_card(
 
 
 def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
-    """Who can hold a card: a scope, which must be there, or a peer, which is made."""
+    """Return the holder of a card: an existing scope, or a peer, which is created if missing."""
     if name.startswith(SCOPE_PREFIX):
         return get_scope(tx, workspace, name.removeprefix(SCOPE_PREFIX))
     return engine.ensure_peer(tx, workspace, name, at)[0]
@@ -181,7 +185,7 @@ async def get_peer_context(
     include_most_frequent: bool = True,
     max_conclusions: Limit | None = None,
 ) -> Response:
-    """Representation and card together; nothing is held about a target that is not there."""
+    """Return representation and card together; empty for an unknown target."""
     refuse_scopes(peer_id, target)
     question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)

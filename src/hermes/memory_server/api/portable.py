@@ -1,5 +1,5 @@
-"""Routes that carry a workspace away and bring it back, with ids and times; what an import may say, one model for the
-items of each section."""
+"""Routes for export and import of a workspace with ids and times, and the models of imported items, one for each
+section."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from hermes.memory_server.engine.importing import PreparedItem, import_part
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 
-WholeNumber = Annotated[int, Field(ge=0, le=limits.LARGEST_COUNT)]
+WholeNumber = Annotated[int, Field(ge=0, le=limits.MAX_COUNT)]
 Time = Annotated[datetime, PlainSerializer(times.to_micros)]
 SummaryText = Annotated[str, Field(max_length=limits.SUMMARY_CHARS), AfterValidator(clean_text)]
 PublicId = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
-PublicIds = Annotated[list[PublicId], Field(max_length=limits.SOURCES)]
+PublicIds = Annotated[list[PublicId], Field(max_length=limits.MAX_SOURCES)]
 
 
 class ImportedNamed(Body):
@@ -55,7 +55,7 @@ class ImportedPeer(Body):
 
 
 class ImportedMembership(Body):
-    """A stay of a peer in a session."""
+    """One stay of a peer in a session."""
 
     session_id: Name
     peer_id: Name
@@ -78,7 +78,7 @@ class ImportedMessage(Body):
 
 
 class ImportedDeparture(Body):
-    """Who is not in a session any more."""
+    """A peer that has left a session."""
 
     session_id: Name
     peer_id: Name
@@ -86,11 +86,11 @@ class ImportedDeparture(Body):
 
 class ImportedScopes(Body):
     session_id: Name
-    scopes: Annotated[list[Name], Field(max_length=limits.SOURCES)]
+    scopes: Annotated[list[Name], Field(max_length=limits.MAX_SOURCES)]
 
 
 class ImportedVersion(Body):
-    """What a conclusion said before."""
+    """An earlier text of a conclusion."""
 
     content: ConclusionText
     replaced_at: Time
@@ -115,11 +115,11 @@ class ImportedConclusion(Body):
     content: ConclusionText
     metadata: Metadata = Field(default_factory=dict)
     created_at: Time
-    times_derived: Annotated[int, Field(ge=1, le=limits.LARGEST_COUNT)] = 1
+    times_derived: Annotated[int, Field(ge=1, le=limits.MAX_COUNT)] = 1
     source_ids: PublicIds | None = None
     message_ids: PublicIds = Field(default_factory=list)
     versions: Annotated[list[ImportedVersion], Field(max_length=100)] = Field(default_factory=list)
-    supersedes: Annotated[list[ImportedPair], Field(max_length=limits.SOURCES)] = Field(default_factory=list)
+    supersedes: Annotated[list[ImportedPair], Field(max_length=limits.MAX_SOURCES)] = Field(default_factory=list)
 
 
 class ImportedCard(Body):
@@ -131,7 +131,7 @@ class ImportedCard(Body):
 
 
 class ImportedSummary(Body):
-    """A summary of a session up to a message."""
+    """A summary of a session, up to a message."""
 
     kind: Literal["short", "long"]
     content: SummaryText
@@ -165,9 +165,9 @@ MODELS: dict[str, type[Body]] = {
 
 
 class ImportPart(Body):
-    """Items of one section. One that cannot be is told in the answer; the others are taken."""
+    """Items of one section. Invalid items are reported in the response; the others are imported."""
 
-    items: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=limits.IMPORTED)]
+    items: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=limits.MAX_IMPORT_ITEMS)]
 
 
 router = new_router("extensions")
@@ -193,9 +193,9 @@ async def export_section(
     section: SectionName,
     here: ServerDep,
     _: WorkspaceCaller,
-    after: Annotated[int, Query(ge=0, le=limits.LARGEST_INTEGER)] = 0,
+    after: Annotated[int, Query(ge=0, le=limits.MAX_INTEGER)] = 0,
 ) -> Response:
-    """A part of a section, in order; `after` of the answer begins the next one."""
+    """Return one part of a section, in order. Pass `after` of the response to get the next part."""
 
     def run(tx: Tx) -> Response:
         items, following = export_part(tx, get_workspace(tx, workspace_id).id, section, after)
@@ -208,7 +208,7 @@ async def export_section(
 async def import_section(
     workspace_id: str, section: SectionName, body: ImportPart, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
-    """Take in items with their ids and times; what is there already stays as it is."""
+    """Import items with their ids and times. Items that already exist are unchanged."""
     refused: list[tuple[int, str]] = []
     given: dict[int, JsonMap] = {}
     for number, item in enumerate(body.items):
@@ -222,7 +222,7 @@ async def import_section(
     numbers = [*given]
     prepared = await _prepare(here, section, [*given.values()])
     if section == "workspace" and any(item["id"] != workspace_id for item in given.values()):
-        raise Invalid("the item is another workspace")
+        raise Invalid("the item describes another workspace than the path")
     added = present = 0
     if prepared:
         outcome = await here.write(lambda tx: import_part(tx, workspace_id, section, prepared, here.now()))
@@ -233,7 +233,7 @@ async def import_section(
 
 
 async def _prepare(here: Server, section: str, items: Sequence[JsonMap]) -> list[PreparedItem]:
-    """The items with their tokens and vectors."""
+    """Return the items with their tokens and vectors."""
     if section == "messages":
         drafts = await prepare_drafts(here.embedder, [_draft(item) for item in items])
         return [PreparedItem(item, draft=draft) for item, draft in zip(items, drafts, strict=True)]
@@ -249,7 +249,7 @@ def _draft(item: JsonMap) -> MessageDraft:
 
 
 def _plain(item: BaseModel) -> dict[str, Any]:
-    """An item as the engine takes it; a configuration as it was said."""
+    """Return an item as the engine expects it, with only the given fields of a configuration."""
     plain = item.model_dump()
     if isinstance(item, ImportedNamed):
         plain["configuration"] = item.configuration.given()

@@ -1,4 +1,4 @@
-"""What recall routes have in common: which sessions, which observer, which conclusions."""
+"""Parameters that recall routes share: sessions, observer, conclusions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SessionChoice = str | Sequence[str] | None
 
 
 def allowed_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
-    """The sessions that a filter, which takes `session_id` alone, limits recall to; None for no limit. A session that
-    is named beside it must be one of them."""
+    """Return the sessions to which a filter limits recall, None for no limit. The filter accepts only `session_id`. A
+    session that is named besides it must be one of them."""
     if filters is None:
         return None
     if set(filters) != {"session_id"}:
@@ -39,7 +39,7 @@ def allowed_sessions(filters: JsonMap | None, session: str | None) -> Sequence[s
 
 
 def checked_names(names: Sequence[str]) -> Sequence[str]:
-    """Session ids that can be ids, not too many of them."""
+    """Check that the names are valid session ids, and not too many."""
     if len(names) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"at most {limits.SESSIONS_PER_RECALL} sessions can be named")
     for name in names:
@@ -49,13 +49,13 @@ def checked_names(names: Sequence[str]) -> Sequence[str]:
 
 
 def named_sessions(filters: JsonMap | None, session: str | None) -> Sequence[str] | None:
-    """As `allowed_sessions`, or the one session that is named."""
+    """Return the sessions of the filter, or the one session that is named."""
     allowed = allowed_sessions(filters, session)
     return allowed if session is None else checked_names([session])
 
 
 def session_rows(tx: Tx, workspace: str, names: Sequence[str] | None) -> tuple[int, ...] | None:
-    """The rows of these sessions; names that nobody has are passed over, so none of them means none."""
+    """Return the ids of these sessions. Unknown names are ignored, so a list of unknown names yields no session."""
     if names is None:
         return None
     inside = sessions.c.workspace_id == workspace_id_of(tx, workspace)
@@ -64,7 +64,7 @@ def session_rows(tx: Tx, workspace: str, names: Sequence[str] | None) -> tuple[i
 
 
 def check_scope(scope: SessionChoice, filters: JsonMap | None, session: str | None) -> None:
-    """A scope says which sessions; nothing else may say it beside."""
+    """Raise Invalid if a scope is combined with another choice of sessions."""
     if scope is not None and filters is not None:
         raise Invalid("scope and filters exclude each other")
     if scope is not None and session is not None:
@@ -72,7 +72,7 @@ def check_scope(scope: SessionChoice, filters: JsonMap | None, session: str | No
 
 
 def scope_rows(tx: Tx, workspace: str, scope: str | Sequence[str]) -> tuple[int, ...]:
-    """The sessions of one or more scopes."""
+    """Return the ids of the sessions in one or more scopes."""
     rows = session_ids(tx, get_scopes(tx, workspace, scope))
     if not isinstance(scope, str) and len(rows) > limits.SESSIONS_PER_RECALL:
         raise Invalid(f"these scopes have more than {limits.SESSIONS_PER_RECALL} sessions together")
@@ -82,8 +82,8 @@ def scope_rows(tx: Tx, workspace: str, scope: str | Sequence[str]) -> tuple[int,
 def make_view(
     tx: Tx, workspace: str, observer_id: int, observed_id: int, scope: SessionChoice, names: Sequence[str] | None
 ) -> View:
-    """One scope observes by itself; with several, the observer does, limited to their sessions. The sessions that are
-    named limit who is left."""
+    """Return the view to recall. A single scope is the observer; with several scopes the peer observes, limited to
+    their sessions. Named sessions limit all other views."""
     if scope is not None and not isinstance(scope, str):
         return View(observer_id, observed_id, scope_rows(tx, workspace, scope))
     observer = observer_id if scope is None else get_scope(tx, workspace, scope).id

@@ -1,4 +1,4 @@
-"""What answers look like, for /openapi.json. Answers themselves are written straight from rows (`wire`)."""
+"""Models of responses, for /openapi.json only: `wire` serializes rows directly."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Supersession(BaseModel):
 
 
 class ConclusionHistory(BaseModel):
-    """When a conclusion was said, learnt and held, and what it changed or was changed by."""
+    """The times at which a conclusion was stated, learned and valid, and what it changed or was changed by."""
 
     id: str
     said_at: datetime
@@ -117,16 +117,16 @@ class ConclusionHistory(BaseModel):
 
 
 class Retired(BaseModel):
-    """A conclusion that was hidden: another says the same, a premise no longer holds, or its message reads differently
-    now."""
+    """A hidden conclusion, with the reason: another one has the same content, a premise no longer holds, or rereading
+    its message gave a different result."""
 
     id: str
     why: Literal["same", "premise", "reread"]
 
 
 class Rereading(BaseModel):
-    """What reading a workspace again would add, as far as the newest messages tell, and what it did so far. The counts
-    of what was done are of all workspaces; `undone` counts reports."""
+    """The estimated effect of rereading a workspace, from its newest messages, and the progress so far. Progress counts
+    are of all workspaces; `undone` counts reports."""
 
     messages: int
     looked_at: int
@@ -140,7 +140,7 @@ class Rereading(BaseModel):
 
 
 class Dream(BaseModel):
-    """What a dream did."""
+    """A report of a dream."""
 
     id: str
     created_at: datetime
@@ -166,14 +166,14 @@ class Merge(BaseModel):
 
 
 class StandingConclusion(Conclusion):
-    """What always holds of a peer, and which kind of thing it is."""
+    """A conclusion about a peer that always holds, with its kind."""
 
     kind: Literal["name", "instruction", "identity", "health", "family", "wish"]
 
 
 class FoundEvidence(BaseModel):
-    """Messages that fit a question, conclusions that no message says, and what always holds, the worthiest first.
-    `is_told` is false for a question whose answer memory was probably not told."""
+    """Messages relevant to a question, conclusions that no message states, and conclusions that always hold, the most
+    relevant first. `is_told` is false if memory probably lacks the answer to the question."""
 
     messages: list[Found]
     conclusions: list[Conclusion]
@@ -182,14 +182,14 @@ class FoundEvidence(BaseModel):
 
 
 class ViewContext(BaseModel):
-    """What one view holds; no card where none was asked for."""
+    """The content of one view. `card` is null unless requested."""
 
     representation: str
     card: list[str] | None = None
 
 
 class ReadContext(BaseModel):
-    """The summary of a session, and what each view holds, in the order in which they were named."""
+    """The summary of a session, and the content of each view, in the order of the request."""
 
     summary: str | None = None
     views: list[ViewContext]
@@ -345,7 +345,7 @@ class AcceptedResponse(BaseModel):
 
 
 class Detail(BaseModel):
-    """Why a request was refused: a sentence, or what is wrong where."""
+    """The reason of a refusal: a sentence, or a list of problems with their locations."""
 
     detail: str | list[dict[str, Any]]
 

@@ -1,4 +1,4 @@
-"""Routes of ours for reading the messages of a workspace again, after an earlier version read them."""
+"""Routes to reread the messages of a workspace that an earlier version has read."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ REREAD = f"{ROOT}/reread"
 
 @router.get(REREAD, response_model=replies.Rereading)
 async def preview_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """What rereading would add, as far as the newest messages tell, and what it has done so far."""
+    """Estimate from the newest messages what rereading would add, and return its progress."""
     return wire.JsonResponse(await here.read(lambda tx: rereading.preview(tx, workspace_id)))
 
 
 @router.post(REREAD, status_code=202, response_model=replies.AcceptedResponse)
 async def begin_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Read all messages of a workspace again, in the background, and conclude what is not concluded yet."""
+    """Reread all messages of a workspace in the background, and add conclusions that are missing."""
     await here.write(lambda tx: rereading.begin_rereading(tx, workspace_id, here.now()))
     return wire.JsonResponse({"message": "Rereading queued"}, 202)
 
 
 @router.delete(REREAD, response_model=replies.AcceptedResponse)
 async def undo_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Stop rereading, bring back what was retired, and remove what was added. Undoing twice is fine."""
+    """Stop rereading, restore what it retired, and remove what it added. Repeating it has no effect."""
     while await here.write(lambda tx: rereading.undo_part(tx, workspace_id, here.now())):
         pass
     return wire.JsonResponse({"message": "Rereading undone"})

@@ -1,4 +1,4 @@
-"""What requests may say. Fields we do not know are passed over (see `body`), but kept in configurations."""
+"""Models of request bodies. Unknown fields are ignored (see `body`), but kept in configurations."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from hermes.memory_server.api.clean import (
     check_size,
     clean_json,
 )
-from hermes.memory_server.engine.members import MAX_ALONE
+from hermes.memory_server.engine.members import MAX_ALONE_PEERS
 from hermes.memory_server.engine.webhooks import check_url
 
-Limit = Annotated[int, Field(ge=1, le=limits.RESULTS)]
+Limit = Annotated[int, Field(ge=1, le=limits.MAX_RESULTS)]
 Distance = Annotated[float, Field(ge=0.0, le=1.0)]
 Identity = Annotated[Name, Field(validation_alias=AliasChoices("id", "name"))]
-"""The older name of the field is still understood."""
-ScopeNames = Annotated[list[ScopeName], Field(min_length=1, max_length=limits.SCOPES)]
+"""The field's older name is also accepted."""
+ScopeNames = Annotated[list[ScopeName], Field(min_length=1, max_length=limits.MAX_SCOPES)]
 WebhookUrl = Annotated[CleanText, AfterValidator(check_url)]
 
 
 class Reasoning(Body):
-    """Is there reasoning about messages, and how?"""
+    """Settings of reasoning about messages."""
 
     enabled: bool | None = None
     custom_instructions: Instructions | None = None
 
 
 class PeerCardOptions(Body):
-    """Are cards used and made?"""
+    """Settings of peer cards: whether they are used and created."""
 
     use: bool | None = None
     create: bool | None = None
@@ -60,7 +60,7 @@ class PeerCardOptions(Body):
 
 
 class SummaryOptions(Body):
-    """Are summaries made, and after how many messages?"""
+    """Settings of summaries: whether they are made, and after how many messages."""
 
     enabled: bool | None = None
     messages_per_short_summary: Annotated[int, Field(ge=10, le=1_000_000)] | None = None
@@ -69,7 +69,7 @@ class SummaryOptions(Body):
 
     @model_validator(mode="after")
     def check_order(self) -> SummaryOptions:
-        """Short summaries come more often than long ones."""
+        """Check that short summaries are more frequent than long ones."""
         short = self.messages_per_short_summary or 20
         long = self.messages_per_long_summary or 60
         if (self.messages_per_short_summary or self.messages_per_long_summary) and short >= long:
@@ -78,14 +78,14 @@ class SummaryOptions(Body):
 
 
 class DreamOptions(Body):
-    """Are there dreams?"""
+    """Settings of dreams."""
 
     enabled: bool | None = None
     custom_instructions: Instructions | None = None
 
 
 class DialecticSettings(Body):
-    """How answers are given."""
+    """Settings of answers to questions."""
 
     custom_instructions: Instructions | None = None
 
@@ -109,7 +109,7 @@ class ConfigurationBody(BaseModel):
     dialectic: DialecticSettings | None = None
 
     def given(self) -> dict[str, Any]:
-        """What was said, and nothing else."""
+        """Return only the fields that were given."""
         return self.model_dump(exclude_unset=True, exclude_none=True)
 
 
@@ -123,7 +123,7 @@ class MessageConfiguration(Body):
 
 
 class WorkspaceCreate(Body):
-    """A workspace to get or make."""
+    """A workspace to get or create."""
 
     id: Identity
     metadata: Metadata = Field(default_factory=dict)
@@ -131,26 +131,26 @@ class WorkspaceCreate(Body):
 
 
 class WorkspaceUpdate(Body):
-    """What changes in a workspace."""
+    """Changes to a workspace."""
 
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
 
 
 class Filter(Body):
-    """Which items of a list."""
+    """A filter for a list."""
 
     filters: Filters | None = None
 
 
 class PeerFilter(Filter):
-    """Which peers of a list."""
+    """A filter for a list of peers."""
 
     kind: Literal["scope", "all"] | None = None
 
 
 class PeerCreate(Body):
-    """A peer to get or make."""
+    """A peer to get or create."""
 
     id: Identity
     metadata: Metadata | None = None
@@ -158,14 +158,14 @@ class PeerCreate(Body):
 
 
 class PeerUpdate(Body):
-    """What changes in a peer."""
+    """Changes to a peer."""
 
     metadata: Metadata | None = None
     configuration: Metadata | None = None
 
 
 class SessionPeerConfig(Body):
-    """What is observed of a member, and whether it observes the others."""
+    """Settings of a member: whether it is observed, and whether it observes the others."""
 
     observe_me: bool | None = None
     observe_others: bool | None = None
@@ -175,17 +175,17 @@ MembersBody = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_mem
 
 
 class SessionCreate(Body):
-    """A session to get or make."""
+    """A session to get or create."""
 
     id: Identity
     metadata: Metadata | None = None
     peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
     configuration: CleanConfiguration | None = None
-    scopes: Annotated[list[ScopeName], Field(max_length=limits.SCOPES)] | None = None
+    scopes: Annotated[list[ScopeName], Field(max_length=limits.MAX_SCOPES)] | None = None
 
 
 class SessionUpdate(Body):
-    """What changes in a session."""
+    """Changes to a session."""
 
     metadata: Metadata | None = None
     configuration: CleanConfiguration | None = None
@@ -208,13 +208,13 @@ class MessageBatchCreate(Body):
 
 
 class MessageUpdate(Body):
-    """What changes in a message."""
+    """Changes to a message."""
 
     metadata: Metadata | None = None
 
 
 class MessageSearch(Body):
-    """What to look for in messages."""
+    """A search in messages."""
 
     query: SearchText
     filters: Filters | None = None
@@ -222,42 +222,42 @@ class MessageSearch(Body):
 
 
 class WorkspaceSearch(MessageSearch):
-    """What to look for in a workspace, or in one scope of it."""
+    """A search in a workspace, or in one of its scopes."""
 
     scope: CleanText | None = None
 
 
 class EvidenceView(Body):
-    """Whose conclusions about whom."""
+    """The conclusions of one peer about another."""
 
     observer_id: Name
     observed_id: Name
 
 
 class EvidenceSearch(Body):
-    """What to find evidence for, and where: what a peer heard, sessions that certain peers are alone in, or one
-    session; and in which views."""
+    """A search for evidence: the query, where to search (what a peer heard, sessions in which only certain peers are,
+    or one session), and the views."""
 
     query: CleanText
     limit: Limit = 50
     heard_by: Name | None = None
-    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE)] | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
     session_id: Name | None = None
     views: Annotated[list[EvidenceView], Field(max_length=4)] | None = None
 
 
 class ContextView(EvidenceView):
-    """Whose conclusions about whom, from where, and whether the observer's card is wanted too."""
+    """The conclusions of one peer about another, limited to sessions, optionally with the observer's card."""
 
     session_id: Name | None = None
-    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE)] | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
     searched: bool = False
     max_conclusions: Limit | None = None
     card: bool = False
 
 
 class ContextRead(Body):
-    """What a conversation reads ahead of a turn. `tokens` bounds the summary."""
+    """The context that a conversation reads before a turn. `tokens` limits the summary."""
 
     session_id: Name
     tokens: Annotated[int, Field(ge=0, le=limits.CONTEXT_TOKENS)]
@@ -276,7 +276,7 @@ class ConclusionCreate(Body):
 
 
 class ConclusionBatchCreate(Body):
-    """Conclusions to store; `observations` is the older name of the field."""
+    """Conclusions to store. `observations` is the older name of the field."""
 
     conclusions: Annotated[
         list[ConclusionCreate],
@@ -289,25 +289,25 @@ class ConclusionBatchCreate(Body):
 
 
 class PeerMerge(Body):
-    """Which peer another becomes a part of."""
+    """The peer into which another is merged."""
 
     into: Name
 
 
 class PeerMove(Body):
-    """The peer who said what another is recorded for."""
+    """The peer to which messages are reassigned."""
 
     to: Name
 
 
 class ConclusionEdit(Body):
-    """What a conclusion says from now on."""
+    """The new text of a conclusion."""
 
     content: ConclusionText
 
 
 class ConclusionQuery(Body):
-    """What to look for in conclusions; filters must name observer and observed."""
+    """A search in conclusions. Filters must name observer and observed."""
 
     query: SearchText
     top_k: Limit = 10
@@ -322,7 +322,7 @@ class PeerCardSet(Body):
 
 
 class RepresentationGet(Body):
-    """Which conclusions a representation is made of."""
+    """The conclusions that a representation includes."""
 
     session_id: CleanText | None = None
     filters: Filters | None = None
@@ -349,15 +349,15 @@ class WorkspaceDialectic(Body):
 
 
 class DialecticOptions(WorkspaceDialectic):
-    """A question to what a peer knows, about itself or a target. `with_own_view` is ours: what the target knows of
-    itself counts too."""
+    """A question to what a peer knows about itself or a target. `with_own_view` is an extension: it includes what the
+    target knows about itself."""
 
     target: CleanText | None = None
     with_own_view: bool = False
 
 
 class ScheduleDream(Body):
-    """A dream to have soon."""
+    """A request for a dream."""
 
     observer: CleanText
     dream_type: Literal["omni", "card_refresh"]
@@ -367,19 +367,19 @@ class ScheduleDream(Body):
 
 
 class ScopeCreate(Body):
-    """A scope to get or make."""
+    """A scope to get or create."""
 
     id: ScopeName
     metadata: Metadata | None = None
 
 
 class ScopeSessionsAdd(Body):
-    """Sessions to put into a scope."""
+    """Sessions to add to a scope."""
 
-    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.SCOPES)]
+    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.MAX_SCOPES)]
 
 
 class WebhookCreate(Body):
-    """Where to be told of events."""
+    """A URL to which events are sent."""
 
     url: WebhookUrl

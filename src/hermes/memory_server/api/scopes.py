@@ -1,4 +1,4 @@
-"""Routes of scopes."""
+"""Routes for scopes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCOPE = f"{ROOT}/{{scope_id}}"
 async def get_or_create_scope(
     workspace_id: str, body: ScopeCreate, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Get a scope, or make it."""
+    """Get or create a scope."""
 
     def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now())
@@ -33,13 +33,13 @@ async def get_or_create_scope(
 
 @router.post(f"{ROOT}/list", response_model=replies.Page[replies.Scope])
 async def list_scopes(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
-    """Scopes of a workspace."""
+    """List the scopes of a workspace."""
     return wire.page(await here.read(lambda tx: engine.list_scopes(tx, workspace_id, page)), wire.scope)
 
 
 @router.get(SCOPE, response_model=replies.Scope)
 async def get_scope(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """One scope."""
+    """Return one scope."""
     return wire.JsonResponse(wire.scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
 
 
@@ -52,7 +52,7 @@ async def add_sessions(
     _: WorkspaceCaller,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Put sessions into a scope."""
+    """Add sessions to a scope."""
 
     def run(tx: Tx) -> KeptAnswer:
         scope = engine.get_scope(tx, workspace_id, scope_id)
@@ -67,7 +67,7 @@ async def add_sessions(
 async def list_scope_sessions(
     workspace_id: str, scope_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
-    """The sessions of a scope."""
+    """List the sessions of a scope."""
     found = await here.read(lambda tx: engine.list_scope_sessions(tx, workspace_id, scope_id, page))
     return wire.page(found, wire.session)
 
@@ -76,13 +76,13 @@ async def list_scope_sessions(
 async def remove_session(
     workspace_id: str, scope_id: str, session_id: str, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
-    """Take a session out of a scope."""
+    """Remove a session from a scope."""
     await here.write(lambda tx: engine.remove_session(tx, workspace_id, scope_id, session_id, here.now()))
     return Response(status_code=204)
 
 
 @router.get(f"{SCOPE}/status", response_model=replies.ScopeStatus)
 async def scope_status(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """How far a scope has learnt what its sessions held before."""
+    """Return the progress of a scope in learning from the earlier messages of its sessions."""
     status = await here.read(lambda tx: engine.read_status(tx, workspace_id, scope_id))
     return wire.JsonResponse({"backfill_status": status})

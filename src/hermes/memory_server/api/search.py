@@ -1,4 +1,4 @@
-"""Routes of searches: in a workspace, a session, or what a peer said."""
+"""Routes for searches in a workspace, in a session, or in what a peer said."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.scopes import get_scopes, session_ids
-from hermes.memory_server.engine.search import Hit, find_hits, is_told
+from hermes.memory_server.engine.search import Hit, find_hits, is_answered
 from hermes.memory_server.engine.sessions import find_live_session
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.personal import expand
-from hermes.ranking.scoring import ABOUT
+from hermes.ranking.scoring import RELEVANCE_THRESHOLD
 from hermes.ranking.utterances import is_question
 
 router = new_router()
 MAX_CONCLUSIONS = 10
-"""Conclusions that evidence holds at most."""
+"""Conclusions in one evidence response."""
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
 @router.post(f"{ROOT}/search", response_model=list[replies.Message], tags=["workspaces"])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Search the messages of a workspace, or of a scope in it."""
+    """Search the messages of a workspace, or of one of its scopes."""
     question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
@@ -63,7 +63,7 @@ async def search_session(
 
 @router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
 async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: ServerDep, _: OwnPeer) -> Response:
-    """Search what the peer said."""
+    """Search the messages of a peer."""
     question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
@@ -77,7 +77,7 @@ async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here
 
 @router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
 async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """As the search of a workspace, with how well each message fits and how sure it is that it is about the query."""
+    """Search the messages of a workspace; return each with its score and the certainty that it is about the query."""
     question = await here.ask(workspace_id, body.query)
 
     def run(tx: Tx) -> list[wire.WireObject]:
@@ -89,7 +89,8 @@ async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: Ser
 
 @router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Find what was said and concluded that a question is about, with scores, and what always holds, in one request."""
+    """Return messages and conclusions about a question, with scores, and the conclusions that always hold, in one
+    request."""
     today = datetime.fromtimestamp(here.now() / 1_000_000, UTC)
     question = await here.ask_fast(expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
@@ -105,20 +106,20 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
             and (observed := find_peer(tx, place, view.observed_id)) is not None
         ]
         concluded = query_views(
-            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=ABOUT, read=False
+            tx, here.vectors, held, question, MAX_CONCLUSIONS, MAX_DISTANCE, least=RELEVANCE_THRESHOLD, read=False
         )
         return {
             "messages": [_found(hit) for hit in hits],
             "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
             "standing": [wire.conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
-            "is_told": not is_question(body.query) or is_told(question, hits),
+            "is_told": not is_question(body.query) or is_answered(question, hits),
         }
 
     return await here.read(lambda tx: wire.JsonResponse(run(tx)))
 
 
 def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch) -> tuple[int, ...] | None:
-    """The sessions that evidence may come from; None for all."""
+    """Return the sessions that evidence may come from; None for all."""
     found = None if body.session_id is None else session_rows(tx, workspace, [body.session_id])
     if body.alone is None:
         return found

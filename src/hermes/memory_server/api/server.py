@@ -1,4 +1,4 @@
-"""What one serving process holds, and how a request reaches it."""
+"""The state of one serving process, and the access of requests to it."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ ACCESS_SECONDS_RANGE = (1, 86_400)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the server is run. Honcho's own variables are understood, so that existing keys keep working."""
+    """Options of the server. Honcho's own variables are accepted, so that existing keys stay valid."""
 
     use_auth: bool = False
     jwt_secret: str = ""
     webhook_secret: str = ""
     start_key: str = ""
-    """The one key of a server that was started by itself; keys as above are not asked for then."""
+    """The only key of a server that a program started; it replaces JWT keys."""
     start_id: str = ""
-    """What this server proves itself with, to those who read it where the server wrote it."""
+    """Secret by which this server proves its identity to programs that can read its folder."""
     dreams: bool = True
-    """Whether dreams come by themselves."""
+    """True if dreams are scheduled automatically."""
     public_url: str = ""
-    """Where people reach the server, if not at the address that it listens on: sign-in pages answer there."""
+    """URL of the server for people, if it differs from the listening address; sign-in pages use it."""
     access_seconds: int = ACCESS_SECONDS
-    """How long an access token is good for."""
+    """Lifetime of an access token."""
     show_code: Callable[[str], None] | None = None
-    """Takes a line with a one-time code that the owner alone may see; None if nobody watches."""
+    """Displays a line with a one-time code that only the owner may see; None without a terminal."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Options:
-        """AUTH_USE_AUTH, AUTH_JWT_SECRET, WEBHOOK_SECRET; for signing in AUTH_PUBLIC_URL, AUTH_ACCESS_SECONDS."""
+        """Read AUTH_USE_AUTH, AUTH_JWT_SECRET and WEBHOOK_SECRET; for sign-in AUTH_PUBLIC_URL and
+        AUTH_ACCESS_SECONDS."""
         wanted = env.get("AUTH_USE_AUTH", "").strip().lower() in ("1", "true", "yes", "on")
         return cls(
             wanted,
@@ -65,7 +66,7 @@ class Options:
 
     @property
     def token_key(self) -> TokenKey:
-        """What tokens of sign-ins are made and looked up with."""
+        """Key that creates and verifies the tokens of sign-ins."""
         return TokenKey(self.jwt_secret, self.access_seconds)
 
 
@@ -80,7 +81,7 @@ def _read_public_url(given: str) -> str:
     if not fits or parts.query or parts.fragment:
         raise UsageError(f"AUTH_PUBLIC_URL is {given!r}", hint="Give scheme and host alone: https://memory.example")
     usual = {"http": ":80", "https": ":443"}[parts.scheme]
-    return url.lower().removesuffix(usual)  # browsers leave it out of `Origin`
+    return url.lower().removesuffix(usual)  # browsers omit the default port in `Origin`
 
 
 def _read_access_seconds(given: str) -> int:
@@ -94,7 +95,7 @@ def _read_access_seconds(given: str) -> int:
 
 @dataclass(slots=True)
 class Server:
-    """The open database with what is kept in memory beside it."""
+    """The open database, with the caches and workers around it."""
 
     database: Database
     clock: Clock
@@ -109,16 +110,16 @@ class Server:
     wrong_codes: WrongCodes = field(default_factory=WrongCodes)
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Return the time in microseconds since 1970."""
         return times.now(self.clock)
 
     async def ask_fast(self, text: str) -> SearchQuestion:
-        """The question that a text asks, without a finer vector: for turns, which wait for every millisecond."""
+        """Embed a question without the second embedder, for turns that must not wait."""
         [vector] = await self.embedder.embed([text])
         return SearchQuestion(text, vector, getattr(self.embedder, "direction", None))
 
     async def ask(self, workspace: str, text: str) -> SearchQuestion:
-        """The question that a text asks in a workspace, of whose messages there may be finer vectors."""
+        """Embed a question in a workspace, also with the second embedder if its messages have such vectors."""
         question = await self.ask_fast(text)
         if self.refinement is None:
             return question
@@ -126,7 +127,7 @@ class Server:
         return replace(question, finer=await self.refinement.ask(bare))
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run on one consistent snapshot."""
+        """Run a function on a consistent snapshot."""
         try:
             return await self.database.read(run)
         except StoreError as error:
@@ -134,7 +135,7 @@ class Server:
             raise
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run in a transaction that is on the disk when this returns; then the worker looks for new work."""
+        """Run a function in a transaction, committed to disk before this returns, and wake the worker."""
         try:
             result = await self.database.write(run)
         except StoreError as error:
@@ -153,7 +154,7 @@ async def get_server(request: Request) -> Server:
     return server
 
 
-PageNumber = Annotated[int, Query(ge=1, le=limits.PAGES)]
+PageNumber = Annotated[int, Query(ge=1, le=limits.MAX_PAGES)]
 PageSize = Annotated[int, Query(ge=1, le=limits.PAGE_SIZE)]
 
 
@@ -162,7 +163,7 @@ async def get_page(page: PageNumber = 1, size: PageSize = 50, reverse: bool = Fa
 
 
 async def get_forward_page(page: PageNumber = 1, size: PageSize = 50) -> PageRequest:
-    """The page of a list that has one order."""
+    """Return the requested page of a list that has only one order."""
     return PageRequest(page, size)
 
 

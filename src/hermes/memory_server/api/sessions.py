@@ -1,4 +1,4 @@
-"""Routes of sessions: themselves, their members, summaries and copies."""
+"""Routes for sessions: the sessions themselves, their members, summaries and copies."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def _observations(given: MembersBody) -> dict[str, Observation]:
 async def get_or_create_session(
     workspace_id: str, body: SessionCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Get a session, or make it; given metadata replaces, configuration merges, peers and scopes are added."""
+    """Get or create a session. Given metadata replaces the old, configuration is merged, peers and scopes are added."""
     configuration = body.configuration.given() if body.configuration else None
     me = caller.only_peer
     added = {**({me: SessionPeerConfig()} if me is not None else {}), **(body.peers or {})}
-    # The holder is part of what was said: what a peer may open depends on what is there.
+    # The caller is part of the request's identity: what its key may open depends on the state.
     holder = (caller.admin, caller.peer, caller.session)
     once = Once(here, asked("sessions", idempotency_key, (body, holder)), workspace_id)
 
@@ -66,10 +66,10 @@ async def get_or_create_session(
             add_sessions(tx, workspace_id, scope, [body.id], at)
         return row, 201 if made else 200
 
-    return await _let_in(here, once, workspace_id, body.id, added, open_)
+    return await _add_members(here, once, workspace_id, body.id, added, open_)
 
 
-async def _let_in(
+async def _add_members(
     here: Server,
     once: Once,
     workspace: str,
@@ -77,8 +77,8 @@ async def _let_in(
     given: MembersBody,
     open_: Callable[[Tx, int], tuple[Row[Any], int]],
 ) -> Response:
-    """Open a session and let members in, many of them part by part, unless all of it was done before. The answer, the
-    session and a status, is kept with the last part."""
+    """Open a session and add members, many of them in several transactions, unless the request was executed before. The
+    last transaction stores the response (session and status)."""
     first, *more = members.parts(members.observers_first(_observations(given)))
 
     def begin(tx: Tx) -> KeptAnswer:
@@ -105,7 +105,7 @@ async def _let_in(
 async def _change(
     here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
 ) -> wire.WireObject:
-    """Change the members of a session part by part: others write in between. The session."""
+    """Change the members of a session in several transactions, between which others can write. Return the session."""
 
     def run(tx: Tx, part: T) -> wire.WireObject:
         row = engine.lock_session(tx, workspace, session)
@@ -119,8 +119,9 @@ async def _change(
 
 
 def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bool:
-    """May the key of a session or a peer do this? A session's opens that session. A peer's opens one that the peer is
-    in, as it is, and makes a new one with the peer alone in it. Neither reaches scopes."""
+    """Return True if the key of a session or peer permits this request. A session's key opens its session. A peer's key
+    opens a session of which the peer is a member, unchanged, or creates one with only that peer. Neither may name
+    scopes."""
     if body.scopes is not None:
         return False
     me = caller.only_peer
@@ -138,7 +139,7 @@ def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bo
 async def list_sessions(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
-    """Active sessions of a workspace."""
+    """List the active sessions of a workspace."""
     filters = body.filters if body else None
     return wire.page(await here.read(lambda tx: engine.list_sessions(tx, workspace_id, filters, page)), wire.session)
 
@@ -147,7 +148,7 @@ async def list_sessions(
 async def update_session(
     workspace_id: str, session_id: str, body: SessionUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
-    """Replace metadata, merge configuration."""
+    """Replace the metadata of a session, and merge its configuration."""
     configuration = body.configuration.given() if body.configuration else None
     row, _made = await here.write(
         lambda tx: engine.ensure_session(tx, workspace_id, session_id, here.now(), body.metadata, configuration)
@@ -157,7 +158,7 @@ async def update_session(
 
 @router.delete(SESSION, status_code=202, response_model=replies.AcceptedResponse)
 async def remove_session(workspace_id: str, session_id: str, here: ServerDep, _: OwnSession) -> Response:
-    """Delete a session; it is gone from every list at once."""
+    """Delete a session. It disappears from every list immediately."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
     return wire.JsonResponse({"message": "Session deleted successfully"}, 202)
 
@@ -171,20 +172,20 @@ async def add_peers(
     _: OwnSession,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Let peers into a session."""
+    """Add peers to a session."""
     once = Once(here, asked("peers", idempotency_key, body), workspace_id, session_id)
 
     def open_(tx: Tx, at: int) -> tuple[Row[Any], int]:
         return engine.ensure_session(tx, workspace_id, session_id, at)[0], 200
 
-    return await _let_in(here, once, workspace_id, session_id, body, open_)
+    return await _add_members(here, once, workspace_id, session_id, body, open_)
 
 
 @router.put(f"{SESSION}/peers", response_model=replies.Session)
 async def set_peers(
     workspace_id: str, session_id: str, body: Annotated[MembersBody, Body()], here: ServerDep, _: OwnSession
 ) -> Response:
-    """Say exactly who is in a session."""
+    """Set the exact members of a session."""
     given = members.observers_first(_observations(body))
 
     def leave(tx: Tx, after: int) -> int | None:
@@ -201,7 +202,7 @@ async def set_peers(
 async def remove_peers(
     workspace_id: str, session_id: str, body: Annotated[TextList, Body()], here: ServerDep, _: OwnSession
 ) -> Response:
-    """Let peers out of a session."""
+    """Remove peers from a session."""
     refuse_scopes(*body)
     parts = members.parts(dict.fromkeys(body))
     return wire.JsonResponse(await _change(here, workspace_id, session_id, parts, members.remove_members))
@@ -211,7 +212,7 @@ async def remove_peers(
 async def list_session_peers(
     workspace_id: str, session_id: str, here: ServerDep, _: Member, page: ForwardPaging
 ) -> Response:
-    """Who is in a session now."""
+    """List the current members of a session."""
     found = await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page))
     return wire.page(found, wire.peer)
 
@@ -220,7 +221,7 @@ async def list_session_peers(
 async def get_peer_config(
     workspace_id: str, session_id: str, peer_id: str, here: ServerDep, caller: Member
 ) -> Response:
-    """Return what is set for a member, or for a scope of the session."""
+    """Return the settings of a member, or of a scope of the session."""
     auth.require(caller.holds(workspace_id) or not peer_id.startswith(SCOPE_PREFIX))
     found = await here.read(
         lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
@@ -232,7 +233,7 @@ async def get_peer_config(
 async def set_peer_config(
     workspace_id: str, session_id: str, peer_id: str, body: SessionPeerConfig, here: ServerDep, _: OwnSession
 ) -> Response:
-    """Change what is set for a member; a peer that is none becomes one."""
+    """Change the settings of a member. A peer that is not a member becomes one."""
     refuse_scopes(peer_id)
     given = Observation(body.observe_me, body.observe_others)
 
@@ -245,7 +246,7 @@ async def set_peer_config(
 
 @router.get(f"{SESSION}/summaries", response_model=replies.SessionSummaries)
 async def get_summaries(workspace_id: str, session_id: str, here: ServerDep, _: Member) -> Response:
-    """The newest short and long summary."""
+    """Return the newest short and long summary."""
 
     def run(tx: Tx) -> wire.WireObject:
         found = read_summaries(tx, engine.live_session_id(tx, workspace_id, session_id))
@@ -264,7 +265,7 @@ async def clone(
     message_id: str | None = None,
     idempotency_key: KeyHeader = None,
 ) -> Response:
-    """Copy a session, up to and with a message."""
+    """Copy a session, up to and including a message."""
     once = Once(here, asked("clone", idempotency_key, message_id), workspace_id, session_id)
     begun = await here.write(
         lambda tx: once.known(tx) or begin_clone(tx, workspace_id, session_id, message_id, here.now())
@@ -274,7 +275,7 @@ async def clone(
     copy, copied = begun, 0
 
     def finish(tx: Tx) -> KeptAnswer:
-        if (before := once.known(tx)) is not None:  # two were asked for at once, and the other is whole
+        if (before := once.known(tx)) is not None:  # two concurrent requests, and the other copy is complete
             abandon_clone(tx, copy)
             return before
         return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))

@@ -1,4 +1,4 @@
-"""The sign-in pages as HTML. They run no script, load nothing but one style sheet, and cannot be shown in a frame."""
+"""The sign-in pages as HTML. They run no script, load only one style sheet, and cannot be framed."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ HEADERS = {
     "Cache-Control": "no-store",
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
-    # Forms have to tell their origin to our own server; nobody else learns an address with `state` in it.
+    # Forms must send their origin to our server; no other site may learn a URL with `state` in it.
     "Referrer-Policy": "same-origin",
 }
 DEFAULT_WORKSPACE = "hermes"
 PLAIN = 'spellcheck="false" autocapitalize="none"'
-NAME = f'maxlength="{limits.NAME_LENGTH}" required {PLAIN}'
+NAME = f'maxlength="{limits.NAME_CHARS}" required {PLAIN}'
 PERSON = f'maxlength="{limits.PERSON_CHARS}" autocomplete="name"'
 CODE = f'maxlength="2000" required autocomplete="one-time-code" class="code" {PLAIN}'
 USER_CODE = 'maxlength="20" required spellcheck="false" autocapitalize="characters" class="code"'
 WITHOUT_SETTINGS = ("honcho-cli",)
-"""Clients that keep no settings: they are not given a name."""
+"""Clients that store no settings: the page does not ask for the person's name."""
 
 
 class ConsentFields(NamedTuple):
-    """What the form shows: what was typed before, and what was wrong with it."""
+    """Values of the consent form: what was typed, and the error."""
 
     workspace: str = DEFAULT_WORKSPACE
     person: str = ""
@@ -43,9 +43,9 @@ class ConsentFields(NamedTuple):
 
 
 def show_page(title: str, body: str, status: int = 200, redirect: str = "") -> Response:
-    """Return a page whose forms go to this server, and may be sent on to the client's `redirect`."""
+    """Return a page whose forms may be submitted to this server, and redirected to the client's `redirect`."""
     parts = urlsplit(redirect)
-    # A policy has no words for an IPv6 address: there the scheme alone is named.
+    # A policy cannot name an IPv6 address, so it names only the scheme.
     target = f"{parts.scheme}:" if "[" in parts.netloc else f"{parts.scheme}://{parts.netloc}"
     targets = f"'self' {target}" if redirect else "'self'"
     head = (
@@ -87,7 +87,7 @@ later.</p>"""
 
 
 def show_code_entry(token: str, user_code: str = "", problem: str = "", status: int = 200) -> Response:
-    """Return the page on which a person types the code that a device shows."""
+    """Return the page on which a person types the code of a device."""
     field = _field("user_code", "Code of the device", user_code[:20], "Eight letters, such as BCDF-GHJK.", USER_CODE)
     body = f"""
 <p class="lead">Type the code that the program shows you. On the next page you see which program it is and decide.</p>
@@ -103,7 +103,7 @@ get your memory.</p>"""
 
 
 def show_result(title: str, text: str, status: int = 200) -> Response:
-    """Return a page that says what became of a request."""
+    """Return a page with the outcome of a request."""
     return show_page(title, f'<p class="lead">{_prose(text)}</p>', status)
 
 
@@ -129,7 +129,7 @@ def _facts(sign_in: Record) -> str:
 
 
 def _field(name: str, label: str, value: str, hint: str, attributes: str) -> str:
-    """A labelled input; `hint` is HTML."""
+    """Return a labelled input; `hint` is HTML."""
     return (
         f'<label for="{name}">{escape(label)}</label>'
         f'<input id="{name}" name="{name}" value="{escape(value)}" aria-describedby="{name}-hint" {attributes}>'
@@ -142,5 +142,5 @@ def _problem(problem: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence as HTML, with what stands between backquotes as code."""
+    """Return a sentence as HTML, with text between backquotes as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -1,4 +1,4 @@
-"""Every request that passes: what became of it, and when the server was last of use to somebody."""
+"""Observation of all requests: their outcome, and when the server was last used."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-UNAUTHORIZED = 401
+UNAUTHORIZED_STATUS = 401
 HEALTH = "/health"
 KEY_SHOWN = "hermes.key_shown"
-"""What of a request's scope says that it came with the key of this start."""
+"""Key in the ASGI scope for a flag: the request has the start key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request that was answered. `route` is its pattern, for counting: names of people are no label."""
+    """An answered request. `route` is the pattern of its path: metrics must not use people's names as labels."""
 
     method: str
     path: str
@@ -27,11 +27,11 @@ class Visit:
 
 
 VisitListener = Callable[[Visit], None]
-"""Told of every visit, on the loop: it must neither wait nor raise."""
+"""Called on the event loop after every request; it must neither block nor raise."""
 
 
 class Traffic:
-    """An ASGI layer that tells its listeners of every request."""
+    """An ASGI layer that calls listeners after every request."""
 
     def __init__(self, listeners: Sequence[VisitListener]) -> None:
         self._listeners = listeners
@@ -39,12 +39,12 @@ class Traffic:
         self._used = time.monotonic()
 
     def unused_for(self) -> float:
-        """Seconds since somebody got an answer, other than a 401; 0 while someone waits. Only who shows the key of this
-        start is of account in asking how we are."""
+        """Return the seconds since the last use; 0 while a request is running. Responses with status 401 do not count
+        as use, nor does `/health` without the start key."""
         return 0.0 if self._under_way else time.monotonic() - self._used
 
     async def watch(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through to an application."""
+        """Pass a request to an application and record its outcome."""
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
@@ -68,7 +68,7 @@ class Traffic:
         route = getattr(scope.get("route"), "path", "other")
         client = (scope.get("client") or ("-",))[0]
         visit = Visit(scope["method"], scope["path"], route, status, seconds, client)
-        if status != UNAUTHORIZED and (visit.path != HEALTH or scope.get(KEY_SHOWN)):
+        if status != UNAUTHORIZED_STATUS and (visit.path != HEALTH or scope.get(KEY_SHOWN)):
             self._used = time.monotonic()
         for listener in self._listeners:
             listener(visit)

@@ -1,4 +1,4 @@
-"""Routes of webhooks."""
+"""Routes for webhooks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = "/v3/workspaces/{workspace_id}/webhooks"
 async def get_or_create_webhook(
     workspace_id: str, body: WebhookCreate, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Register an endpoint."""
+    """Register a webhook endpoint."""
 
     def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_webhook(tx, workspace_id, body.url, here.now())
@@ -33,13 +33,13 @@ async def get_or_create_webhook(
 
 @router.get(ROOT, response_model=replies.Page[replies.WebhookEndpoint])
 async def list_webhooks(workspace_id: str, here: ServerDep, _: WorkspaceCaller, page: ForwardPaging) -> Response:
-    """Endpoints of a workspace."""
+    """List the webhook endpoints of a workspace."""
     return wire.page(await here.read(lambda tx: engine.list_webhooks(tx, workspace_id, page)), wire.webhook)
 
 
 @router.get(f"{ROOT}/test", response_model=None)
 async def send_test_event(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Send a test event to every endpoint."""
+    """Send a test event to every webhook endpoint."""
 
     def run(tx: Tx) -> None:
         place = get_workspace(tx, workspace_id)
@@ -51,6 +51,6 @@ async def send_test_event(workspace_id: str, here: ServerDep, _: WorkspaceCaller
 
 @router.delete(f"{ROOT}/{{endpoint_id}}", status_code=204)
 async def delete_webhook(workspace_id: str, endpoint_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Forget an endpoint."""
+    """Delete a webhook endpoint."""
     await here.write(lambda tx: engine.delete_webhook(tx, workspace_id, endpoint_id))
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Rows as the JSON that clients read. Stored JSON goes out as it is, without being parsed again."""
+"""Serialization of rows to JSON. Stored JSON is passed through without parsing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sqlalchemy import Row
 from starlette.responses import Response
 
 from hermes.memory_server import times
-from hermes.memory_server.engine.conclusions import FORGOTTEN, NewConclusion
+from hermes.memory_server.engine.conclusions import FORGOTTEN_AT_KEY, NewConclusion
 from hermes.memory_server.engine.dialectic import PeerAnswer
 from hermes.memory_server.engine.drafts import MessageDraft
-from hermes.memory_server.engine.merging import KEPT as MERGE_KEPT
+from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS as MERGE_KEPT
 from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
 from hermes.memory_server.engine.queue_status import Counts, QueueCounts
@@ -23,9 +23,9 @@ from hermes.memory_server.ids import SCOPE_PREFIX
 
 WireObject = dict[str, Any]
 raw = orjson.Fragment
-"""JSON text from a column."""
+"""JSON text of a column, passed through."""
 EVIDENCE = ("id", "session_id", "peer_id", "created_at")
-"""What is told of a message that was read for an answer."""
+"""Fields of a message that was evidence for an answer."""
 
 
 class JsonResponse(Response):
@@ -95,7 +95,7 @@ def superseded(row: Row[Any]) -> WireObject:
 
 
 def written(workspace_name: str, session_name: str, draft: MessageDraft, stamp: WrittenStamp) -> WireObject:
-    """A message as it was first written, without reading it back."""
+    """Return a message as stored, without reading it back."""
     return {
         "id": stamp.public_id,
         "content": draft.content,
@@ -109,7 +109,7 @@ def written(workspace_name: str, session_name: str, draft: MessageDraft, stamp: 
 
 
 def concluded(new: NewConclusion, stamp: WrittenStamp) -> WireObject:
-    """A conclusion as it was first stored, without reading it back."""
+    """Return a conclusion as stored, without reading it back."""
     return {
         "id": stamp.public_id,
         "content": new.content,
@@ -162,7 +162,7 @@ def supersession(row: Row[Any]) -> WireObject:
 
 
 def history(row: Row[Any], pairs: Iterable[Row[Any]]) -> WireObject:
-    """When a conclusion held, and the pairs that it is a side of."""
+    """Return the times of a conclusion, and the pairs in which it takes part."""
     return {
         "id": row.public_id,
         "said_at": times.to_wire(row.created_at),
@@ -171,7 +171,7 @@ def history(row: Row[Any], pairs: Iterable[Row[Any]]) -> WireObject:
         "valid_from": times.to_wire(valid_from(row)),
         "valid_until": _moment(row.valid_until),
         "superseded_by": row.newer,
-        "forgotten_at": orjson.loads(row.metadata).get(FORGOTTEN),
+        "forgotten_at": orjson.loads(row.metadata).get(FORGOTTEN_AT_KEY),
         "supersessions": [supersession(pair) for pair in pairs],
     }
 
@@ -232,7 +232,7 @@ def webhook(row: Row[Any]) -> WireObject:
 
 
 def evidence(found: PeerAnswer) -> WireObject:
-    """What was read for an answer."""
+    """Return the evidence that was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
         "messages": [{key: shown[key] for key in EVIDENCE} for shown in map(message, found.messages)],

@@ -1,4 +1,4 @@
-"""Routes of workspaces: themselves, search, queue status, dreams and keys."""
+"""Routes for workspaces: the workspaces themselves, search, queue status, dreams and keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = "/v3/workspaces/{workspace_id}"
 async def get_or_create_workspace(
     body: WorkspaceCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
-    """Get a workspace, or make it."""
+    """Get or create a workspace."""
     auth.require(caller.admin or caller.workspace == body.id)
 
     def run(tx: Tx) -> KeptAnswer:
@@ -39,7 +39,7 @@ async def get_or_create_workspace(
 
 @router.post("/v3/workspaces/list", response_model=replies.Page[replies.Workspace])
 async def list_workspaces(here: ServerDep, page: Paging, caller: AnyKey, body: Filter | None = None) -> Response:
-    """All workspaces; with the key of a workspace, that one alone."""
+    """List workspaces: all with the admin key, one with a workspace's key."""
     auth.require(caller.admin or caller.holds(caller.workspace or ""))
     filters = body.filters if body else None
     only = None if caller.admin else caller.workspace
@@ -48,7 +48,7 @@ async def list_workspaces(here: ServerDep, page: Paging, caller: AnyKey, body: F
 
 @router.put(ROOT, response_model=replies.Workspace)
 async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: ServerDep, _: WorkspaceCaller) -> Response:
-    """Change metadata or configuration."""
+    """Change the metadata or configuration of a workspace."""
     configuration = body.configuration.given() if body.configuration else None
     row = await here.write(
         lambda tx: engine.update_workspace(tx, workspace_id, here.now(), body.metadata, configuration)
@@ -72,7 +72,7 @@ async def queue_status(
     sender_id: str | None = None,
     session_id: str | None = None,
 ) -> Response:
-    """How much background work waits."""
+    """Return the number of pending and finished background tasks."""
     status = await here.read(lambda tx: read_status(tx, workspace_id, observer_id, sender_id, session_id))
     return wire.JsonResponse(wire.queue_status(status))
 
@@ -99,7 +99,7 @@ async def create_key(
     session_id: Name | None = None,
     expires_at: str | None = None,
 ) -> Response:
-    """A key for a workspace, or for one peer or session in it."""
+    """Create a key for a workspace, or for one peer or session in it."""
     if not here.options.use_auth:
         raise SwitchedOff("Authentication is disabled on this server")
     if workspace_id is None and peer_id is None and session_id is None:

@@ -1,10 +1,10 @@
-"""How many wrong codes may be typed on the sign-in pages, by anybody: an address could be made up or changed."""
+"""A limit on wrong codes typed on the sign-in pages. It counts all clients together, since addresses can be forged."""
 
 from __future__ import annotations
 
 from collections import deque
 
-WRONG_CODES = 5
+MAX_WRONG_CODES = 5
 PER_MICROS = 60_000_000
 
 
@@ -15,16 +15,16 @@ class WrongCodes:
         self._times: deque[int] = deque()
 
     def begin_try(self, at: int) -> int:
-        """Count a try and return 0, or return how many seconds nobody may try. A try counts before the code is looked
-        at, since many can come at the same moment; `forgive` takes back one that was right."""
-        while self._times and not at - PER_MICROS < self._times[0] <= at:  # also after a clock was set back
+        """Count an attempt and return 0, or return for how many seconds attempts are refused. An attempt counts before
+        the code is checked, since many may arrive at once; call `forgive` if the code was right."""
+        while self._times and not at - PER_MICROS < self._times[0] <= at:  # also if the clock was set back
             self._times.popleft()
-        if len(self._times) >= WRONG_CODES:
+        if len(self._times) >= MAX_WRONG_CODES:
             return -(-(self._times[0] + PER_MICROS - at) // 1_000_000)
         self._times.append(at)
         return 0
 
     def forgive(self) -> None:
-        """Take back the newest try."""
+        """Remove the newest attempt."""
         if self._times:
             self._times.pop()

@@ -1,1 +1,1 @@
-"""Tables, their migrations, and one writer per process for the file they live in."""
+"""Tables, migrations, and access to the database: one SQLite file with one writer per process, or PostgreSQL."""

@@ -16,7 +16,7 @@ EXAMPLE = "postgresql://USER@HOST/DATABASE"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """A PostgreSQL database. Its text form names the database and the host, and no password."""
+    """A PostgreSQL database. Its string form names the database and the host, never the password."""
 
     url: URL = field(repr=False)
 
@@ -49,7 +49,7 @@ def find_address(option: str | None, env: Mapping[str, str]) -> DatabaseAddress 
 
 
 def parse_shown(text: str, source: str) -> DatabaseAddress:
-    """Parse a URL of the command line, which everybody on this machine can read: it may hold no password."""
+    """Parse a URL from the command line. It must hold no password, because every user can list command lines."""
     address = DatabaseAddress.parse(text, source)
     if address.url.password or "password" in address.url.query:
         raise UsageError(

@@ -1,8 +1,7 @@
-"""Brings the messages of a folder of an earlier version up to date, part by part, while it is served.
+"""Upgrade of the messages of an earlier version, in parts, while the folder is served.
 
-Two marks in `meta` say which messages are still to be done. Until then their words are indexed in the earlier way, and
-what searches keep beside their vectors (traits and date) is missing.
-"""
+Two marks in `meta` bound the messages that are not upgraded yet. Their words are still indexed as the earlier version
+did, and the traits and dates that searches store with vectors are missing."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from hermes.memory_server.db.text_index import UNREAD_AFTER, UNREAD_UNTIL
 from hermes.memory_server.engine.sentences import message_traits
 
 MARK = PreparedStatement(select(meta.c.value).where(meta.c.name == bindparam("name")))
-KNOW = PreparedStatement(
+SET_TRAITS = PreparedStatement(
     update(message_vectors)
     .where(message_vectors.c.workspace_id == bindparam("of"), message_vectors.c.message_id == bindparam("id"))
     .values(traits=bindparam("found"), said_at=bindparam("at"))
@@ -26,7 +25,7 @@ KNOW = PreparedStatement(
 
 
 def begin_catching_up(tx: Tx) -> bool:
-    """Mark all messages as not read. Are there any?"""
+    """Mark all messages as not upgraded. Return False without messages."""
     newest = tx.execute(select(func.max(messages.c.id))).scalar_one_or_none()
     if newest is None:
         return False
@@ -36,12 +35,12 @@ def begin_catching_up(tx: Tx) -> bool:
 
 
 def has_caught_up(tx: Tx) -> bool:
-    """Is every message read?"""
+    """Return True if every message is upgraded."""
     return MARK.first(tx, name=UNREAD_UNTIL) is None
 
 
 def catch_up(tx: Tx, most: int) -> bool:
-    """Read so many messages. Is there more?"""
+    """Upgrade up to `most` messages. Return True if more may remain."""
     marks = [MARK.first(tx, name=name) for name in (UNREAD_AFTER, UNREAD_UNTIL)]
     if marks[0] is None or marks[1] is None:
         return False
@@ -53,7 +52,7 @@ def catch_up(tx: Tx, most: int) -> bool:
         known = [
             {"of": r.workspace_id, "id": r.id, "found": message_traits(r.content), "at": r.created_at} for r in rows
         ]
-        KNOW.run_many(tx, known)
+        SET_TRAITS.run_many(tx, known)
         text_index(tx).respell(tx, after, rows[-1].id)
         tx.execute(update(meta).where(meta.c.name == UNREAD_AFTER).values(value=str(rows[-1].id)))
     if len(rows) < most:

@@ -1,4 +1,4 @@
-"""What the engine sees of a database, whichever it is."""
+"""The interface of a database, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Tx: TypeAlias = Connection
-"""An open transaction. Functions that take one must have no effect outside it, since they may be run again."""
+"""An open transaction. Functions that take one must have no other side effects, since they may be run again."""
 
 Record: TypeAlias = Any
-"""A row that was read: its columns are attributes."""
+"""A row from a query, with its columns as attributes."""
 JsonMap: TypeAlias = Mapping[str, Any]
 """A JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLoad:
-    """What a process counts of a database on a server: its connections now, and transactions that were run again."""
+    """Counters of one process for a database on a server: its current connections and its repeated transactions."""
 
     connections_busy: int
     connections_most: int
@@ -33,38 +33,38 @@ class DatabaseLoad:
 
 
 class Database(Protocol):
-    """An open database. Others may write to it at the same time: a function that writes what it read before either
-    does both in one statement, or locks what it reads: `with_for_update(key_share=True)`, which lets others add rows
-    that refer to it."""
+    """An open database, which other processes may write to. A function that writes what it has read must do both in one
+    statement, or lock the rows it reads with `with_for_update(key_share=True)`, so that others can still insert rows
+    that refer to them."""
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It cannot write. One that takes too long may be stopped."""
+        """Run `run` on a consistent, read-only snapshot. A read that takes too long may be stopped."""
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a transaction of its own: all of it is kept, or nothing. When this returns, it is committed."""
+        """Run `run` in a new transaction and commit it before returning; an error rolls everything back."""
 
     async def empty_log(self) -> None:
-        """Let go of what the database keeps of earlier writes for a restart, where deleted text may still stand."""
+        """Empty the write-ahead log, which may still contain deleted text."""
 
     @property
     def folder(self) -> Path | None:
-        """Where what was worked out of it may be kept from one start to the next; None for nowhere."""
+        """Folder for files derived from the database that survive a restart, or None."""
 
     def free_bytes(self) -> int | None:
-        """How much more the disk takes; None where the database is elsewhere."""
+        """Return the free disk space; None if the database is not on this machine."""
 
     def measure(self) -> DatabaseLoad | None:
-        """Return what this process counts; None where the database is a file."""
+        """Return the counters of this process; None if the database is a file."""
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
-        """Have `wake` called, in any thread, when another process queued work, where the database can tell."""
+        """Call `wake`, in any thread, when another process queues work, if the database can notify."""
 
     async def index_vectors(self, scope: VectorScope | None) -> None:
-        """Index the vectors of a large scope, and drop such indexes of scopes that are gone, where the database has
-        any. It takes long and holds up nobody."""
+        """Build the vector index of a large scope, and drop the indexes of scopes that no longer exist, if the database
+        has vector indexes. It may take long, but does not block reads or writes."""
 
     def is_replaced(self) -> bool:
-        """Return True if what is stored under its name is another database by now, or none."""
+        """Return True if the stored database was removed, or replaced by another one."""
 
     async def close(self) -> None:
-        """Finish every write that was begun, then close. Closing twice is fine."""
+        """Finish pending writes, then close. Closing twice is harmless."""

@@ -1,4 +1,4 @@
-"""What each kind of database does in its own way, found by the name that a transaction gives its kind."""
+"""Implementations for each kind of database, selected by the dialect of the transaction."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _text_indexes: dict[str, TextIndex] = {SQLITE: SqliteTextIndex()}
 
 
 def text_index(tx: Tx) -> TextIndex:
-    """The index of texts in this transaction's database."""
+    """Return the text index of this transaction's database."""
     name = tx.dialect.name
-    if name not in _text_indexes:  # loaded by who uses it alone
+    if name not in _text_indexes:  # imported only if used
         from hermes.memory_server.db.postgres_text_index import PostgresTextIndex
 
         _text_indexes[name] = PostgresTextIndex()
@@ -22,7 +22,7 @@ def text_index(tx: Tx) -> TextIndex:
 
 
 def neighbour_index(tx: Tx) -> NeighbourIndex | None:
-    """The indexes of vectors in this transaction's database; None where every vector is compared."""
+    """Return the vector index of this transaction's database; None if searches compare every vector."""
     if tx.dialect.name == SQLITE:
         return None
     from hermes.memory_server.db.postgres_neighbours import PostgresNeighbours
@@ -31,7 +31,7 @@ def neighbour_index(tx: Tx) -> NeighbourIndex | None:
 
 
 def find_damage(tx: Tx) -> str | None:
-    """The first thing that does not fit, after a look at every page; None when all does, or nobody can look."""
+    """Check every page; return the first problem, None for a sound database or one that cannot be checked."""
     if tx.dialect.name != SQLITE:
         return None
     found = str(tx.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
@@ -39,7 +39,7 @@ def find_damage(tx: Tx) -> str | None:
 
 
 def announce_work(tx: Tx) -> None:
-    """Let other processes know of work that this transaction queues, where the database can tell them."""
+    """Notify other processes of work that this transaction queues, if the database can do so."""
     if tx.dialect.name != SQLITE:
         from hermes.memory_server.db.postgres import mark_queued
 
@@ -47,7 +47,7 @@ def announce_work(tx: Tx) -> None:
 
 
 def create_functions(tx: Tx) -> None:
-    """Make the functions that `matching` needs in a new database. SQLite gets them with each connection."""
+    """Create the SQL functions of `matching` in a new database. SQLite gets them with each connection."""
     if tx.dialect.name != SQLITE:
         from hermes.memory_server.db.postgres_schema import create_postgres_functions
 

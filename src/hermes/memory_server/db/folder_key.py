@@ -1,4 +1,4 @@
-"""The secret key of a data folder, made once, in a file that only its owner can read."""
+"""The secret key of a data folder, created once, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEY_BYTES = 32
 
 
 def folder_key(folder: Path) -> bytes:
-    """Return the key of a folder. Whoever comes first makes it, whole or not at all."""
+    """Return the key of a folder. The first process creates it, atomically."""
     path = folder / FILE
     if not path.exists():
         made = folder / f"{FILE}.{secrets.token_hex(4)}"
@@ -22,7 +22,7 @@ def folder_key(folder: Path) -> bytes:
         try:
             os.link(made, path)
         except FileExistsError:
-            pass  # somebody else was faster
+            pass  # another process was faster
         finally:
             made.unlink()
     return path.read_bytes()

@@ -1,5 +1,5 @@
-"""Refusing every write to a memory while it is carried to another database, and afterwards: triggers on its tables,
-which bind every process at once, whichever version it is."""
+"""Write protection for a memory that is being moved to another database, or was moved. Triggers on its tables bind all
+processes immediately, whatever their version."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import meta, metadata
 
 NAME = "move"
-"""The row of `meta` that says where a memory goes."""
+"""Row of `meta` that holds the move."""
 TRIGGER = "refuse_writes"
 FUNCTION = f"""
 CREATE OR REPLACE FUNCTION {TRIGGER}() RETURNS trigger LANGUAGE plpgsql
 AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'HM001', MESSAGE = TG_ARGV[0]; END $$
 """
 LOCK_TABLES = f"LOCK TABLE {', '.join(metadata.tables)} IN SHARE ROW EXCLUSIVE MODE"
-"""Waits for the transactions that write now, and lets nobody begin another."""
+"""Waits for open write transactions, and blocks new ones."""
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 
 
 class Move(Struct, frozen=True):
-    """A move of a memory, as both its ends remember it."""
+    """A move of a memory, as stored at its source and its target."""
 
     id: str
     source: str
@@ -35,24 +35,24 @@ class Move(Struct, frozen=True):
     state: Literal["moving", "moved"] = "moving"
 
     def reason(self) -> str:
-        """Return why a write to the source is refused."""
+        """Return the reason why the source refuses writes."""
         told = "this memory is being moved" if self.state == "moving" else "this memory was moved"
         return f"{told} to {self.target} and takes no writes here"
 
 
 def read_move(tx: Tx) -> Move | None:
-    """Return the move that a memory is the source of."""
+    """Return the move whose source is this memory, or None."""
     value = tx.execute(select(meta.c.value).where(meta.c.name == NAME)).scalar()
     return None if value is None else msgspec.json.decode(value, type=Move)
 
 
 def freeze(tx: Tx, move: Move) -> None:
-    """Refuse every write to this memory from the commit on."""
+    """Refuse every write to this memory once the transaction commits."""
     thaw(tx)
     upsert(tx, meta, ("name",), {"name": NAME, "value": msgspec.json.encode(move).decode()})
     said = "'" + move.reason().replace("'", "''") + "'"
     if tx.dialect.name != SQLITE:
-        said = said.replace("%", "%%")  # else a placeholder of the driver
+        said = said.replace("%", "%%")  # otherwise a placeholder for the driver
         tx.exec_driver_sql(FUNCTION)
     for table in metadata.tables:
         if tx.dialect.name == SQLITE:
@@ -65,7 +65,7 @@ def freeze(tx: Tx, move: Move) -> None:
 
 
 def thaw(tx: Tx) -> None:
-    """Take writes again from the commit on. A memory that is not frozen stays as it is."""
+    """Accept writes again once the transaction commits. A memory that is not frozen is unchanged."""
     if tx.dialect.name != SQLITE:
         tx.exec_driver_sql(LOCK_TABLES)
     for table in metadata.tables:

@@ -1,4 +1,4 @@
-"""Functions of ours inside SQLite: the conditions that `matching` describes, and what an index holds of a text."""
+"""SQL functions for SQLite: the conditions that `matching` describes, and the indexed form of a text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def register_functions(connection: sqlite3.Connection) -> None:
 
 
 def keyed_hash(folder: Path, text: str) -> str:
-    """A hash for which nobody can try out texts without the key of the folder."""
+    """Return a hash with the folder's key: without the key, nobody can test guessed texts."""
     return hmac.new(folder_key(folder), text.encode(), hashlib.sha256).hexdigest()
 
 
@@ -114,7 +114,7 @@ def _load(text: str) -> Any:
 
 @lru_cache(maxsize=8)
 def _document(text: str) -> Any:
-    """Each condition of a filter asks for the same one. Few are kept: they may be large."""
+    """Parse a document. The cache serves the conditions of one filter; it is small, since documents may be large."""
     return json.loads(text)
 
 
@@ -124,7 +124,7 @@ def _fold(text: str) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Return a text without the differences of case and of how Unicode writes a character."""
+    """Return a text without differences of case or of Unicode normalization."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -1,9 +1,9 @@
-"""Conditions on texts and JSON that SQL has no common words for: functions that a database has to have (`functions`).
+"""Conditions on texts and JSON that have no common SQL form: they call functions which each database provides
+(`functions`). As in SQL, a condition is true, false or NULL; a missing key yields NULL.
 
-A condition is true, false or NULL, as in SQL: a missing key is NULL. Metadata is kept as hashes too, which an index can
-find: one hash, a "fact", for each value together with the keys that lead to it. A document that contains a pattern
-(`holds_json`) has all facts of the pattern. The reverse need not be true.
-"""
+Metadata is also stored as hashes, which an index can find: one hash, a "fact", for each value with the path of keys
+that leads to it. A document that contains a pattern (`holds_json`) has all facts of the pattern. The reverse need not
+be true."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ ORDERED: dict[str, Callable[[Any, Any], Any]] = {
     "gt": operator.gt,
     "lt": operator.lt,
 }
-FACTS = 64
-"""How many facts of one document are kept."""
+MAX_FACTS = 64
+"""Facts that are stored of one document."""
 PLAIN = re.compile(r"[ !#-\[\]-~]{1,100}")
-"""A text that stands in JSON as it is."""
-LOOKED_FOR = 4
-"""How many texts of a pattern are looked for in a document before it is parsed."""
-MANY = 0
-"""The single fact of a document with too many values: it may contain any pattern."""
+"""Texts that JSON does not escape."""
+MAX_PREFILTER_TEXTS = 4
+"""Texts of a pattern that are searched in a document before it is parsed."""
+OVERFLOW_FACT = 0
+"""The only fact of a document with more values: it may contain any pattern."""
 
 
 def facts_of(document: str) -> Sequence[int]:
-    """The facts to keep of a JSON text."""
+    """Return the facts to store for a JSON text."""
     if document == "{}":
         return ()
     found = sorted({*pattern_facts(json.loads(document))})
-    return found if len(found) <= FACTS else (MANY,)
+    return found if len(found) <= MAX_FACTS else (OVERFLOW_FACT,)
 
 
 def pattern_facts(value: Any) -> list[int]:
-    """The facts that a document needs to hold this; none when it needs none."""
+    """Return the facts that a document needs to contain this value; empty if it needs none."""
     return [_number(path, leaf) for path, leaf in _leaves(value, ())]
 
 
@@ -64,19 +64,21 @@ def _number(path: tuple[str, ...], leaf: Any) -> int:
 
 
 def holds_text(column: ColumnElement[Any], part: str) -> ColumnElement[bool]:
-    """Is `part` in the text, whatever the case?"""
+    """Return the condition that the text contains `part`, in any case."""
     return func.holds_text(column, part, type_=Boolean())
 
 
 def holds_json(column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
-    """Does the JSON contain the pattern: every key of an object, every item of a list, equal scalars?"""
+    """Return the condition that the JSON contains the pattern: all keys of an object, all items of a list, equal
+    scalars."""
     leaves = _leaves(json.loads(pattern), ())
     texts = [text for path, leaf in leaves for text in (*path, leaf) if isinstance(text, str)]
     return _where_mentioned(column, texts, func.holds_json(column, pattern, type_=Boolean()), false())
 
 
 def compares_json(column: ColumnElement[Any], key: str, op: str, operand: str) -> ColumnElement[bool]:
-    """Compare the text of the key's value with the operand, which is JSON; as numbers when the operand is one."""
+    """Return the condition that compares a key's value with the operand, which is JSON; numerically if that is a
+    number."""
     compares = func.compares_json(column, key, op, operand, type_=Boolean())
     return compares if op == "ne" else _where_mentioned(column, [key], compares, null())
 
@@ -84,16 +86,16 @@ def compares_json(column: ColumnElement[Any], key: str, op: str, operand: str) -
 def _where_mentioned(
     column: ColumnElement[Any], texts: Iterable[str], holds: ColumnElement[bool], otherwise: ColumnElement[Any]
 ) -> ColumnElement[bool]:
-    """Return the condition `holds`, whose function is called only for documents in which these texts stand.
+    """Return the condition `holds`, evaluated only for documents that contain these texts, else `otherwise`.
 
     SQLite finds a text ten times as fast as Python parses a document.
     """
-    plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:LOOKED_FOR]
+    plain = [f'"{text}"' for text in dict.fromkeys(texts) if PLAIN.fullmatch(text)][:MAX_PREFILTER_TEXTS]
     if not plain:
         return holds
     return case((or_(*(func.instr(column, text) == 0 for text in plain)), otherwise), else_=holds)
 
 
 def holds_any(column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
-    """Is one of the values in the JSON list?"""
+    """Return the condition that the JSON list contains one of the values."""
     return func.holds_any(column, json.dumps(list(values)), type_=Boolean())

@@ -1,5 +1,5 @@
-"""The two ends of a move: a folder and a PostgreSQL database. Each is read as a source, or filled as a target under
-another name, which nobody serves, and renamed when it is whole."""
+"""The two ends of a move: a folder and a PostgreSQL database. A source is read. A target is filled under another name,
+which nobody serves, and renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from hermes.memory_server.db.statements import PreparedStatement, inserting, ups
 from hermes.memory_server.db.tables import meta, metadata
 from hermes.sqlite.faults import translated
 
-CATCH_UP = 1000
-"""Messages of an earlier version that are read in one transaction."""
+CATCH_UP_BATCH_ROWS = 1000
+"""Messages of an earlier version that one transaction upgrades."""
 LOCK_SECONDS = 30
 RELEASE_SECONDS = 5.0
 """How long PostgreSQL may take to notice that a migration was killed, and to release its lock."""
-CONNECTIONS = 4
+MAX_CONNECTIONS = 4
 KEY_ROWS = ("tombstone_inner", "tombstone_outer")
-"""Rows of `meta` that hold the key of tombstones in PostgreSQL."""
+"""Rows of `meta` that hold the tombstone key in PostgreSQL."""
 INNER, OUTER, BLOCK_BYTES = 0x36, 0x5C, 64
-"""Of HMAC with SHA-256."""
+"""Constants of HMAC with SHA-256."""
 PROGRESS = "move:"
-"""Begins the names of the rows of `meta` that say how far a move is."""
-AGAIN = f"{PROGRESS}again"
-"""The row of `meta` that says what is to be made when all rows are there."""
+"""Prefix of the rows of `meta` that record the progress of a move."""
+DEFERRED_DDL = f"{PROGRESS}again"
+"""Row of `meta` with the statements that create indexes and references once all rows are copied."""
 INDEXES = """
 SELECT i.indexrelid::regclass::text, pg_get_indexdef(i.indexrelid) FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indexrelid WHERE c.relnamespace = '{0}'::regnamespace
@@ -53,56 +53,56 @@ WHERE connamespace = '{0}'::regnamespace AND contype = 'f'
 
 
 class MovePlace(Protocol):
-    """An end of a move. Its text form names it to people and holds no password."""
+    """One end of a move. Its string form is for people and contains no password."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold this end: one migration works on it at a time."""
+        """Lock this end, so that only one migration works on it."""
 
     def exists(self) -> bool:
-        """Return True if a memory is there, which servers may use."""
+        """Return True if it holds a complete memory, which servers may use."""
 
     def is_begun(self) -> bool:
-        """Return True if a memory is there that was begun to be filled."""
+        """Return True if it holds a partly filled memory."""
 
     def upgrade(self) -> None:
-        """Bring the memory to the newest schema, before it is read."""
+        """Upgrade the memory to the newest schema before it is read."""
 
     def memory(self, *, write: bool = False) -> AbstractContextManager[Tx]:
-        """A transaction in the memory, which is committed at the end."""
+        """Open a transaction in the memory; it commits at the end of the block."""
 
     def filling(self) -> AbstractContextManager[Tx]:
-        """A transaction in what is being filled, which is committed at the end."""
+        """Open a transaction in the memory that is being filled; it commits at the end of the block."""
 
     def begin(self, tx: Tx) -> None:
-        """Make an empty memory to fill, in a transaction of `filling`."""
+        """Create an empty memory, in a transaction of `filling`."""
 
     def insert(self, tx: Tx, table: Table, rows: Sequence[Any]) -> None:
-        """Add rows, of which none is there."""
+        """Insert rows that do not exist yet."""
 
     def last_ids(self, tx: Tx) -> dict[str, int]:
-        """Return the last id that each table has given."""
+        """Return the last id that each table has assigned."""
 
     def keep_ids(self, tx: Tx, last: dict[str, int]) -> None:
-        """Give no id again that was given there."""
+        """Ensure that none of the ids assigned at the source is assigned again."""
 
     def read_key(self, tx: Tx) -> bytes | None:
-        """Return the key of tombstones; None if there never was any."""
+        """Return the tombstone key; None if there never was one."""
 
     def keep_key(self, tx: Tx, key: bytes) -> None:
-        """Take over the key of tombstones."""
+        """Store the tombstone key."""
 
     def publish(self) -> None:
-        """Let what was filled be the memory of this place."""
+        """Make the filled memory the memory of this place."""
 
     def discard(self) -> None:
-        """Remove what was filled so far."""
+        """Remove the partly filled memory."""
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
 
 
 class FolderPlace:
-    """A folder with SQLite's file."""
+    """A folder with a SQLite file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
@@ -119,7 +119,7 @@ class FolderPlace:
             with FileLock(f"{self._moving}.lock", timeout=0):
                 yield
         except Timeout as error:
-            raise StoreBusyError(f"another `hermes memory migrate` works on {self}", hint="Wait for it") from error
+            raise StoreBusyError(f"another `hermes memory migrate` is running on {self}", hint="Wait for it") from error
 
     def exists(self) -> bool:
         return self._file.exists()
@@ -176,13 +176,15 @@ class FolderPlace:
 
     def publish(self) -> None:
         self.close()
-        with sqlite3.connect(self._moving) as connection:  # the last one takes the write-ahead log with it
+        with sqlite3.connect(self._moving) as connection:  # closing the last connection removes the write-ahead log
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
         try:
             os.link(self._moving, self._file)
         except FileExistsError:
-            raise TransferError(f"{self} got a {FILE} meanwhile", hint="Move it away and run this again") from None
+            raise TransferError(
+                f"a {FILE} was created in {self} during the move", hint="Move it away and run this again"
+            ) from None
         self._moving.unlink()
 
     def discard(self) -> None:
@@ -215,14 +217,14 @@ class FolderPlace:
 
 
 async def _upgrade(opened: Database) -> None:
-    """Read what an earlier version left to be read, as far as its index of words needs it."""
+    """Finish the upgrade of an earlier version, as far as the text index needs it."""
     while not await opened.read(has_caught_up):
-        await opened.write(lambda tx: catch_up(tx, CATCH_UP))
+        await opened.write(lambda tx: catch_up(tx, CATCH_UP_BATCH_ROWS))
     await opened.close()
 
 
 class PostgresPlace:
-    """A PostgreSQL database. A memory is its schema `hermes_memory`; another schema is filled, and renamed."""
+    """A PostgreSQL database. Its memory is the schema `hermes_memory`; another schema is filled and then renamed."""
 
     def __init__(self, address: DatabaseAddress) -> None:
         from psycopg import Cursor
@@ -231,17 +233,17 @@ class PostgresPlace:
 
         self._faults, self._schema = postgres_faults, postgres_schema
         self.address = address
-        self._plainly: Callable[[Tx], Cursor[Any]] = lambda tx: Cursor(postgres.driver_of(tx))
-        """A cursor that takes several statements at once."""
+        self._plain_cursor: Callable[[Tx], Cursor[Any]] = lambda tx: Cursor(postgres.driver_of(tx))
+        """Returns a cursor that accepts several statements at once."""
         self._schemas = (postgres.SCHEMA, postgres_schema.MOVING)
-        self._engine = postgres.create_postgres_engine(address, CONNECTIONS)
+        self._engine = postgres.create_postgres_engine(address, MAX_CONNECTIONS)
 
     def __str__(self) -> str:
         return f"the {self.address}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock of one connection, which a server that is restarted drops: then the migration fails, too."""
+        """Hold an advisory lock on one connection. If the server restarts, the lock is lost and the migration fails."""
         with self._translated(), self._engine.connect() as connection:
             query = f"SELECT pg_try_advisory_lock({self._schema.MOVE_LOCK})"
             until = time.monotonic() + RELEASE_SECONDS
@@ -249,7 +251,7 @@ class PostgresPlace:
                 if time.monotonic() < until:
                     time.sleep(RELEASE_SECONDS / 50)
                     continue
-                raise StoreBusyError(f"another `hermes memory migrate` works on {self}", hint="Wait for it")
+                raise StoreBusyError(f"another `hermes memory migrate` is running on {self}", hint="Wait for it")
             try:
                 yield
             finally:
@@ -275,7 +277,7 @@ class PostgresPlace:
             yield tx
 
     def begin(self, tx: Tx) -> None:
-        """Make the memory, without what is faster to make at the end: indexes, and references between tables."""
+        """Create the memory without its indexes and foreign keys, which are faster to create at the end."""
         self._schema.check_server(tx, str(self))
         tx.exec_driver_sql(f"CREATE SCHEMA {self._schemas[1]}")
         prepare_memory(tx, str(self))
@@ -286,11 +288,11 @@ class PostgresPlace:
         for table, name, definition in self._list(tx, REFERENCES):
             tx.exec_driver_sql(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
             again.append(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition} NOT VALID")
-        upsert(tx, meta, ("name",), {"name": AGAIN, "value": json.dumps(again)})
+        upsert(tx, meta, ("name",), {"name": DEFERRED_DDL, "value": json.dumps(again)})
 
     def insert(self, tx: Tx, table: Table, rows: Sequence[Any]) -> None:
         names = ", ".join(column.name for column in table.columns)
-        with self._plainly(tx).copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy:
+        with self._plain_cursor(tx).copy(f"COPY {table.name} ({names}) FROM STDIN".encode()) as copy:
             for row in rows:
                 copy.write_row(row)
 
@@ -321,11 +323,13 @@ class PostgresPlace:
         with self.filling() as tx:
             self._schema.check_server(tx, str(self))
             if self.exists():
-                raise TransferError(f"{self} got a memory meanwhile", hint=f"Drop its schema {memory}, run this again")
-            again = tx.execute(select(meta.c.value).where(meta.c.name == AGAIN)).scalar_one()
+                raise TransferError(
+                    f"a memory was created in {self} during the move", hint=f"Drop its schema {memory}, run this again"
+                )
+            again = tx.execute(select(meta.c.value).where(meta.c.name == DEFERRED_DDL)).scalar_one()
             for statement in json.loads(again):
-                self._plainly(tx).execute(statement.encode())
-            tx.execute(delete(meta).where(meta.c.name == AGAIN))
+                self._plain_cursor(tx).execute(statement.encode())
+            tx.execute(delete(meta).where(meta.c.name == DEFERRED_DDL))
             tx.exec_driver_sql(f"DROP SCHEMA IF EXISTS {memory}")
             tx.exec_driver_sql(f"ALTER SCHEMA {filled} RENAME TO {memory}")
         self._check_references()
@@ -338,7 +342,7 @@ class PostgresPlace:
         self._engine.dispose()
 
     def _check_references(self) -> None:
-        """Have the database trust its references. Where a file left rows whose parent is gone, it goes on without."""
+        """Validate the foreign keys. One that rows of the file violate stays unvalidated."""
         with self.memory() as tx:
             references = self._list(tx, REFERENCES.format(self._schemas[0]))
         for table, name, _ in references:
@@ -361,10 +365,10 @@ class PostgresPlace:
         mode = "READ COMMITTED READ WRITE" if write else "REPEATABLE READ READ ONLY"
         with self._translated(), self._engine.connect() as tx:
             begin = f"BEGIN ISOLATION LEVEL {mode}; SET LOCAL search_path = {schema}"
-            self._plainly(tx).execute(f"{begin}; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
+            self._plain_cursor(tx).execute(f"{begin}; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
             try:
                 yield tx
-                self._plainly(tx).execute("COMMIT")
+                self._plain_cursor(tx).execute("COMMIT")
             except BaseException:
                 tx.invalidate()
                 raise

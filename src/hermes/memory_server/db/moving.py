@@ -1,10 +1,9 @@
-"""Moving a memory to another database: every row is copied, then read again on both sides and compared.
+"""Moving a memory to another database: every row is copied, then both sides are read again and compared.
 
     begin the target ── freeze the source ── copy ── compare ── publish the target ── mark the source as moved
 
-What is copied is written down in the transaction that copies it, so that a move that was killed goes on where it was.
-The source keeps every row. Until the target is published, nobody serves it.
-"""
+The transaction that copies rows also records the progress, so an interrupted move resumes where it stopped. The source
+keeps every row. Nobody serves the target until it is published."""
 
 from __future__ import annotations
 
@@ -26,38 +25,38 @@ from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import messages, meta, metadata
 
 CHUNK_ROWS = 1000
-FREEZE_TRIES = 20
+FREEZE_ATTEMPTS = 20
 MOVED_FROM = "moved_from"
-"""The row of `meta` in which a memory keeps the move that filled it."""
+"""Row of `meta` in which a memory stores the move that filled it."""
 NOT_CARRIED = (NAME, MOVED_FROM, *KEY_ROWS)
-"""Rows of `meta` that each end has for itself, beside those of `PROGRESS`."""
+"""Rows of `meta` that are not copied, besides those of `PROGRESS`."""
 DATA = [table for table in metadata.sorted_tables if table is not meta]
 MoveStep = Literal["copied", "compared"]
 Tell = Callable[[MoveStep, str, int, int], None]
-"""Takes what was done, the table, and how many of its rows of how many."""
+"""Reports a step: what was done, the table, the rows done, and their total."""
 
 
 class MoveReport(Struct, frozen=True):
-    """What a move came to."""
+    """The result of a move."""
 
     id: str
     source: str
     target: str
     state: Literal["moved", "undone", "none"]
     is_new: bool
-    """False if the move was at its end before."""
+    """False if the move was already complete."""
     rows: Mapping[str, int]
 
 
 class MoveProgress(Struct):
-    """How far a table is: the last key that was copied, and the number of rows."""
+    """The progress of a table: the last key that was copied, and the number of rows."""
 
     key: list[Any] | None = None
     rows: int = 0
 
 
 def move(source: MovePlace, target: MovePlace, tell: Tell) -> MoveReport:
-    """Move a memory, or go on with a move that was cut off."""
+    """Move a memory, or resume an interrupted move."""
     if not source.exists():
         raise TransferError(
             f"{source} holds no memory", hint="Give a folder with a memory.db, or the URL of a database"
@@ -83,11 +82,11 @@ def move(source: MovePlace, target: MovePlace, tell: Tell) -> MoveReport:
 
 
 def undo(source: MovePlace, target: MovePlace) -> MoveReport:
-    """Let the source take writes again, and remove what was filled so far. A target that is published stays."""
+    """Make the source writable again and remove a partly filled target. A published target stays."""
     with source.locked(), target.locked():
         known, found = _read_source(source), _read_target(target)
         if known is not None and known.target != str(target):
-            raise TransferError(f"{source} is being moved to {known.target}, not to {target}", hint="Name that one")
+            raise TransferError(f"{source} is being moved to {known.target}, not to {target}", hint="Give that target")
         is_left = found is not None and found.source == str(source) and not target.exists()
         if is_left:
             target.discard()
@@ -106,7 +105,7 @@ def _read_source(source: MovePlace) -> Move | None:
 
 
 def _read_target(target: MovePlace) -> Move | None:
-    """Return the move that filled a target, or fills it; None where no move did."""
+    """Return the move that filled a target, or is filling it; None otherwise."""
     if not target.exists() and not target.is_begun():
         return None
     with target.memory() if target.exists() else target.filling() as tx:
@@ -115,31 +114,31 @@ def _read_target(target: MovePlace) -> Move | None:
 
 
 def _check(source: MovePlace, target: MovePlace, known: Move | None, found: Move | None) -> Move:
-    """Return the move to make or to go on with; refuse what would mix two memories."""
+    """Return the move to start or resume. Raise TransferError if two memories would be mixed."""
     if known is not None and found is not None and known.id == found.id:
         return known
     if target.exists():
-        raise TransferError(f"{target} holds a memory already", hint="Choose an empty one; nothing was changed")
+        raise TransferError(f"{target} already contains a memory", hint="Choose an empty one; nothing was changed")
     if known is None and found is not None and found.source == str(source):
-        return found  # it was cut off before the source was frozen
+        return found  # interrupted before the source was frozen
     if target.is_begun():
         whose = "another move" if found is None else f"a move from {found.source}"
         raise TransferError(
-            f"{target} holds what {whose} has brought so far",
-            hint="`hermes memory migrate` with that FROM goes on, with --undo it is removed; nothing was changed",
+            f"{target} contains the unfinished copy of {whose}",
+            hint="Resume it with `hermes memory migrate` and that FROM, or remove it with --undo; nothing was changed",
         )
     if known is not None and (known.target != str(target) or known.state == "moved"):
         told = "is being moved" if known.state == "moving" else "was moved"
         raise TransferError(
             f"{source} {told} to {known.target}",
-            hint="`hermes memory migrate` with that TO and --undo lets it take writes again; nothing was changed",
+            hint="To make it writable again, run `hermes memory migrate` with that TO and --undo; nothing was changed",
         )
     return known or Move(secrets.token_hex(8), str(source), str(target))
 
 
 def _freeze(source: MovePlace, begun: Move) -> None:
-    """Have the source refuse writes. Those that are under way may be in the way, each holding a table of several."""
-    for tries_left in reversed(range(FREEZE_TRIES)):
+    """Freeze the source. Retry if open transactions that hold tables are in the way."""
+    for tries_left in reversed(range(FREEZE_ATTEMPTS)):
         try:
             with source.memory(write=True) as tx:
                 freeze(tx, begun)
@@ -150,7 +149,7 @@ def _freeze(source: MovePlace, begun: Move) -> None:
 
 
 def _begin(target: MovePlace, begun: Move) -> None:
-    """Make what is to be filled. A target that is refused leaves the source as it is."""
+    """Create the memory to fill. If the target is refused, the source is unchanged."""
     with target.filling() as tx:
         target.begin(tx)
         upsert(tx, meta, ("name",), {"name": MOVED_FROM, "value": msgspec.json.encode(begun).decode()})
@@ -168,7 +167,7 @@ def _fill(source: MovePlace, target: MovePlace, tell: Tell) -> None:
 
 
 def _copy_chunk(source: MovePlace, target: MovePlace, table: Table, total: int, tell: Tell) -> bool:
-    """Copy some rows. Returns False when there are no more."""
+    """Copy one chunk of rows. Return False if no row is left."""
     with target.filling() as into:
         done = _read_progress(into, table)
         with source.memory() as tx:
@@ -191,7 +190,7 @@ def _index_words(into: Tx, rows: Sequence[Any]) -> None:
 
 
 def _compare(source: MovePlace, target: MovePlace, table: Table, total: int, tell: Tell) -> None:
-    """Compare all rows of both sides. One that was cut off begins anew: rows may have been changed since."""
+    """Compare all rows of both sides. After an interruption it starts over, since rows may have changed since."""
     key, rows = None, 0
     while True:
         query = _after(table, key).limit(CHUNK_ROWS)
@@ -217,13 +216,13 @@ def _differs(source: MovePlace, target: MovePlace, table: Table, one: Any, other
         key = key if is_lost else other_key
     names = ", ".join(f"{column.name} {value}" for column, value in zip(table.primary_key, key or (), strict=True))
     return TransferError(
-        f"a row of {table.name} ({names}) {how}: somebody changed it behind this move",
+        f"a row of {table.name} ({names}) {how}: it was changed during the move",
         hint="Use --undo, then begin again; the source has every row, and nobody serves the target",
     )
 
 
 def _finish(source: MovePlace, target: MovePlace) -> None:
-    """Carry what a memory says of itself, its key and its ids."""
+    """Copy the rows of `meta`, the tombstone key and the id counters, and check the text index."""
     own = meta.c.name.not_in(NOT_CARRIED), ~_is_progress()
     with source.memory() as tx:
         said = {row.name: row.value for row in tx.execute(select(meta).where(*own))}
@@ -232,12 +231,12 @@ def _finish(source: MovePlace, target: MovePlace) -> None:
         for name, value in said.items():
             upsert(into, meta, ("name",), {"name": name, "value": value})
         if {row.name: row.value for row in into.execute(select(meta).where(*own))} != said:
-            raise TransferError(f"what {source} says of itself is not the same in {target}", hint="Use --undo")
+            raise TransferError(f"the properties of {source} and {target} differ", hint="Use --undo")
         target.keep_ids(into, last)
         if key is not None:
             target.keep_key(into, key)
         if text_index(into).mend(into):
-            raise TransferError(f"the index of words in {target} was not whole", hint="Use --undo, then begin again")
+            raise TransferError(f"the text index in {target} is incomplete", hint="Use --undo, then begin again")
 
 
 def _is_progress() -> ColumnElement[bool]:
@@ -245,7 +244,7 @@ def _is_progress() -> ColumnElement[bool]:
 
 
 def _after(table: Table, key: Sequence[Any] | None) -> Select[Any]:
-    """Rows in the order of their keys, from the one that comes after a key."""
+    """Select the rows after a key, in key order."""
     columns = list(table.primary_key)
     query = select(table).order_by(*columns)
     if key is None:

@@ -1,4 +1,4 @@
-"""Finding the nearest of very many vectors in the database itself: what an index of vectors can do."""
+"""The interface of a vector index inside the database, for scopes with very many vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.embedder import Vector
 
 EXACT_ROWS = 50_000
-"""A scope of up to so many vectors is searched exactly: each is compared."""
+"""Scopes with fewer vectors are searched exactly, by comparing each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,17 @@ class VectorScope:
 
     kind: Literal["messages", "conclusions"]
     id: int
-    """Of the workspace or the collection."""
+    """Id of the workspace or the collection."""
 
 
 class NeighbourIndex(Protocol):
-    """Indexes of the vectors of large scopes, one for each, which `Database.index_vectors` makes."""
+    """Vector indexes of large scopes, one for each, which `Database.index_vectors` builds."""
 
     def covers(self, tx: Tx, scope: VectorScope) -> bool:
-        """Return whether the scope has an index that can be used."""
+        """Return True if the scope has a valid index."""
 
     def nearest(self, tx: Tx, scope: VectorScope, vector: Vector, limit: int) -> Sequence[Record]:
-        """Return (id, piece) of the nearest rows, nearly in order and nearly all; none where no index covers them."""
+        """Return (id, piece) of the nearest rows, approximately; empty if no index covers the scope."""
 
     def read(self, tx: Tx, scope: VectorScope, ids: Sequence[int]) -> Sequence[Record]:
         """Return (id, piece, vector) of these messages or conclusions."""

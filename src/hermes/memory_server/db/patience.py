@@ -1,4 +1,5 @@
-"""Waiting and computing inside a read, beside the database, and who it is done for."""
+"""Lock waits that a stopped read abandons, and the scheduling of threads by client (re-exported from
+`hermes.sqlite`)."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from contextlib import contextmanager
 from hermes.sqlite.reading import check_reading
 from hermes.sqlite.scheduling import Asker, Threads, asker
 
-LOOK = 0.02
-"""Seconds between two looks whether a read that waits may go on."""
+LOCK_POLL_SECONDS = 0.02
+"""Interval at which a read that waits for a lock checks whether it was stopped."""
 
 __all__ = ["Asker", "Threads", "asker", "check_reading", "holding"]
 
 
 @contextmanager
 def holding(lock: threading.Lock) -> Iterator[None]:
-    """Hold a lock for the length of a block. A read that has to stop does not go on waiting for it."""
-    while not lock.acquire(timeout=LOOK):
+    """Hold a lock for a block. A read that is stopped raises instead of waiting on."""
+    while not lock.acquire(timeout=LOCK_POLL_SECONDS):
         check_reading()
     try:
         yield

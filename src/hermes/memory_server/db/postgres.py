@@ -1,8 +1,8 @@
 """A PostgreSQL database that any number of processes share: threads with pooled connections behind `Database`.
 
-A write that meets another is run again; one whose connection is lost is run again on a new one. Where the connection
-is lost during COMMIT, the server is asked what became of the transaction, so that nothing is written twice.
-"""
+A write that conflicts with another is run again; so is one whose connection is lost, on a new connection. If the
+connection is lost during COMMIT, the server is asked for the outcome of the transaction, so nothing is written
+twice."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ CHANNEL = "hermes_memory_jobs"
 READERS, WRITERS = 4, 4
 """Threads of one process, each with at most one connection at a time."""
 RECOVER_SECONDS = 30.0
-"""How long a transaction is tried again while the database cannot be reached, or others are in its way."""
+"""How long a transaction is retried while the database is unreachable or others conflict with it."""
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
 PREPARE_SECONDS = 600.0
-"""How long an upgrade is tried for whose locks others hold."""
+"""How long an upgrade is retried whose locks others hold."""
 MAX_DUPLICATES = 3
-"""How often a transaction may meet a row with its key: who still meets one would for ever."""
+"""Duplicate-key errors after which a transaction fails: one that keeps meeting them would never succeed."""
 CONNECT_SECONDS = 5
 LISTEN_SECONDS = 0.5
-"""The longest that closing waits for the thread that listens."""
+"""How long closing may wait for the listener thread."""
 LOCK_MILLISECONDS = 30_000
 """How long a statement waits for a lock."""
 IDLE_MILLISECONDS = 15_000
-"""How long a transaction that writes may be without a statement: one whose process or machine is gone without a word
-would hold its locks for hours."""
+"""How long a write transaction may be idle. Otherwise a process or machine that vanished would hold its locks for
+hours."""
 LANE = ReadLane(READERS)
 # One round trip each. LOCAL, so that a pooler in transaction mode can lend a connection to others in between.
 PATH = f"SET LOCAL search_path = {SCHEMA}"
@@ -62,11 +62,11 @@ WRITE = (
     f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}"
 )
 QUEUED = "queued_jobs"
-"""Marks a transaction that queued work."""
+"""Marks a transaction that queued jobs."""
 
 
 class _BinaryCursor(psycopg.Cursor[Any]):
-    """Results in binary form: vectors would be twice as large as text."""
+    """Fetches results in binary form: vectors would be twice as large as text."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -74,14 +74,14 @@ class _BinaryCursor(psycopg.Cursor[Any]):
 
 
 class _WholeNumber(NumericBinaryLoader):
-    """Sums of whole numbers, which PostgreSQL gives as decimal numbers."""
+    """Loads sums of integers as int; PostgreSQL returns them as decimals."""
 
     def load(self, data: Any) -> Any:
         return int(super().load(data))
 
 
 class _Retries:
-    """How often one transaction is tried: for RECOVER_SECONDS, with growing pauses."""
+    """The retries of one transaction: for RECOVER_SECONDS, with growing pauses."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + RECOVER_SECONDS
@@ -89,7 +89,7 @@ class _Retries:
         self._duplicates = 0
 
     def pause(self, error: BaseException) -> bool:
-        """Wait before the next try. False if there is to be none."""
+        """Wait before the next attempt. Return False if attempts are used up."""
         self._duplicates += is_duplicate(error)
         if self._duplicates > MAX_DUPLICATES or find_remedy(error) == "none" or time.monotonic() >= self._until:
             return False
@@ -99,12 +99,12 @@ class _Retries:
 
 
 class PostgresDatabase:
-    """An open database, shared with other processes."""
+    """An open PostgreSQL database, shared with other processes."""
 
     def __init__(
         self, address: DatabaseAddress, *, read_seconds: float | None = None, prepare: Callable[[Tx], bool]
     ) -> None:
-        """Connect; `prepare` is the first write, again and again in transactions of its own until it returns False."""
+        """Connect, then run `prepare` repeatedly, each time in a new transaction, until it returns False."""
         self.address = address
         self._read_seconds = read_seconds
         self._begin_read = READ
@@ -114,7 +114,7 @@ class PostgresDatabase:
         self._readers = Threads(READERS, "postgres reader")
         self._writers = Threads(WRITERS, "postgres writer")
         self._guard = threading.Lock()
-        """Held while one of the following two is changed."""
+        """Guards the next two attributes."""
         self._tried_again: Counter[str] = Counter()
         self._is_out = False
         self._closed = threading.Event()
@@ -139,10 +139,10 @@ class PostgresDatabase:
         return False
 
     async def empty_log(self) -> None:
-        """Do nothing: the server keeps its log as its owner configured it."""
+        """Do nothing: PostgreSQL manages its log itself."""
 
     async def read(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` on one consistent snapshot. It may be begun more than once."""
+        """Run `run` on a consistent snapshot. It may be started more than once."""
         reading, who = TimedRead(self._read_seconds), asker.get()
         try:
             return await self._readers.run(partial(self._read, run, reading), 0 if who is None else who.rank)
@@ -152,7 +152,7 @@ class PostgresDatabase:
                 who.took(reading.spent)
 
     async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a transaction, again if another was in its way. When this returns, it is committed."""
+        """Run `run` in a transaction and commit it; run it again after a conflict."""
         who = asker.get()
 
         def counted() -> T:
@@ -171,7 +171,7 @@ class PostgresDatabase:
         return DatabaseLoad(pool.checkedout(), READERS + WRITERS, tries["again"], tries["reconnect"])
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
-        """Call `wake`, in a thread of this database, whenever any process queued work."""
+        """Call `wake`, in a thread of this database, whenever any process queues work."""
         threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
 
     async def index_vectors(self, scope: VectorScope | None) -> None:
@@ -192,7 +192,8 @@ class PostgresDatabase:
         self._engine.dispose()
 
     def _prepare(self, prepare: Callable[[Tx], bool]) -> bool:
-        """Prepare a part. What others hold a lock on is tried again, so that nobody waits behind it for long."""
+        """Run one step of the preparation. While others hold its locks, retry instead of queueing, so that nobody waits
+        behind it."""
         end = time.monotonic() + PREPARE_SECONDS
         while True:
             try:
@@ -241,7 +242,7 @@ class PostgresDatabase:
                 self._recover(error, retries)
 
     def _has_committed(self, transaction: str, error: BaseException) -> bool:
-        """Return whether a transaction took effect whose COMMIT was not answered."""
+        """Return True if a transaction was committed although its COMMIT was not answered."""
         if find_remedy(error) != "reconnect":
             return False
         retries = _Retries()
@@ -252,16 +253,16 @@ class PostgresDatabase:
                     found = driver_of(tx).execute(query, [transaction]).fetchone()
             except DATABASE_ERRORS as again:
                 if find_remedy(again) != "reconnect":
-                    message = f"whether a transaction was committed is unknown: {self.address} does not know it"
+                    message = f"it is unknown whether a transaction was committed: {self.address} has no record of it"
                     raise StoreUnreachableError(message) from again
                 self._recover(again, retries)
                 continue
             if found is None or found[0] != "in progress":
                 return found is not None and found[0] == "committed"
-            time.sleep(MIN_PAUSE_SECONDS)  # its process has not noticed yet that we are gone
+            time.sleep(MIN_PAUSE_SECONDS)  # the server has not noticed yet that the connection is lost
 
     def _recover(self, error: BaseException, retries: _Retries) -> None:
-        """Wait before the next try, or raise what a person should see. An outage is logged once."""
+        """Wait before the next attempt, or raise the error for the user. An outage is logged once."""
         remedy = find_remedy(error)
         with self._guard:
             self._tried_again[remedy] += 1
@@ -274,7 +275,7 @@ class PostgresDatabase:
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[Tx]:
-        """A connection with a transaction that is rolled back unless the block commits it."""
+        """Yield a connection with a transaction, which is rolled back unless the block commits it."""
         tx = self._engine.connect()
         try:
             psycopg.Cursor(driver_of(tx)).execute(begin)
@@ -288,7 +289,7 @@ class PostgresDatabase:
             self._give_back(tx)
 
     def _give_back(self, tx: Tx) -> None:
-        """End the transaction if it is still open; drop a connection that is broken."""
+        """End an open transaction; discard a broken connection."""
         tx.info.pop(QUEUED, None)
         try:
             driver = driver_of(tx)
@@ -301,11 +302,11 @@ class PostgresDatabase:
             tx.close()
 
     def _plain_url(self) -> str:
-        """The address as the driver takes it."""
+        """Return the address as the driver accepts it."""
         return self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
     def _listen(self, wake: Callable[[], object]) -> None:
-        """Wait for news until closed. Without a connection, workers find work by looking for it."""
+        """Wake the workers on notifications until closed. Without a connection, workers find work by polling."""
         url = self._plain_url()
         while not self._closed.is_set():
             try:
@@ -315,13 +316,13 @@ class PostgresDatabase:
                         for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
                             wake()
             except psycopg.Error:
-                self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction tells of the outage
-            except RuntimeError:  # the loop that is to be woken is closed
+                self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction reports the outage
+            except RuntimeError:  # the worker's event loop is closed
                 return
 
 
 def create_postgres_engine(address: DatabaseAddress, connections: int) -> Engine:
-    """Return a pool of at most so many connections, whose transactions are begun and ended by statements."""
+    """Return an engine with a pool of at most `connections`; statements begin and end its transactions."""
     engine = create_engine(
         address.url,
         isolation_level="AUTOCOMMIT",
@@ -336,12 +337,12 @@ def create_postgres_engine(address: DatabaseAddress, connections: int) -> Engine
 
 
 def mark_queued(tx: Tx) -> None:
-    """Have other processes' workers woken when this transaction is committed."""
+    """Notify the workers of other processes when this transaction commits."""
     tx.info[QUEUED] = True
 
 
 class _Text(StrDumperUnknown):
-    """Texts, in which no column of PostgreSQL takes NUL: what is looked for with one is not found."""
+    """Sends texts. PostgreSQL stores no NUL, so a search for one finds nothing."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(obj.replace("\0", "\ufffd") if "\0" in obj else obj)

@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL, sorted by what helps: run the transaction again, connect again, or tell the caller."""
+"""Errors of PostgreSQL, classified by remedy: repeat the transaction, reconnect, or report the error."""
 
 from __future__ import annotations
 
@@ -21,51 +21,57 @@ from hermes.errors import (
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
 DUPLICATE, LOCKED = "23505", "55P03"
-REFUSED = "HM001"
-"""Of the triggers that `freezing` makes."""
-AGAIN = ("40001", "40P01", DUPLICATE)
-"""Serialization failure, deadlock, and a row that another transaction added at the same moment."""
-RECONNECT = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
-"""Lost connection, shutdown, start, too many connections; and a server that became read-only, as after a failover."""
-LASTING = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf", "is not permitted")
-"""Of a refused login, which has no SQLSTATE: texts of those that do not pass by themselves."""
+FROZEN_STATE = "HM001"
+"""SQLSTATE that the triggers of `freezing` raise."""
+RETRYABLE_STATES = ("40001", "40P01", DUPLICATE)
+"""Serialization failure, deadlock, and a duplicate key that a concurrent transaction added."""
+RECONNECT_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
+"""Lost connection, shutdown, startup, too many connections; and a server that became read-only, as after a failover."""
+PERMANENT_LOGIN_FAILURES = (
+    "does not exist",
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "is not permitted",
+)
+"""Messages of refused logins that retrying does not help; such errors have no SQLSTATE."""
 FAULTS: dict[str, tuple[type[StoreError], str]] = {
-    "53100": (StoreFullError, "there is no room on the disk of {where}"),
+    "53100": (StoreFullError, "the disk of {where} is full"),
     "57014": (StoreStoppedError, "a statement on {where} was stopped: it took too long"),
     LOCKED: (StoreBusyError, "{where} is locked by another transaction"),
-    "40": (StoreBusyError, "transactions on {where} kept getting in each other's way"),
-    "25006": (StoreReadOnlyError, "{where} may not be written"),
+    "40": (StoreBusyError, "transactions on {where} kept conflicting with each other"),
+    "25006": (StoreReadOnlyError, "{where} is read-only"),
     "42501": (StoreReadOnlyError, "{where} does not permit this: {detail}"),
-    REFUSED: (StoreMovedError, "{where}: {detail}"),
+    FROZEN_STATE: (StoreMovedError, "{where}: {detail}"),
     "XX001": (StoreDamagedError, "{where} is damaged ({detail})"),
     "XX002": (StoreDamagedError, "{where} is damaged ({detail})"),
 }
-"""By SQLSTATE, or by its first two characters."""
+"""Errors by SQLSTATE, or by its first two characters."""
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Return True if a row with the same key was there already, or was added meanwhile."""
+    """Return True if a row with the same key existed, or was added concurrently."""
     return _state_of(error) == DUPLICATE
 
 
 def is_locked(error: BaseException) -> bool:
-    """Return True if others held a lock for longer than a statement waits."""
+    """Return True if others held a lock for longer than the lock timeout."""
     return _state_of(error) == LOCKED
 
 
 def find_remedy(error: BaseException) -> Remedy:
-    """Return what may help after an error: nothing, the same transaction again, or a new connection first."""
+    """Return the remedy for an error: none, the same transaction again, or a new connection first."""
     cause, state = _cause_of(error), _state_of(error)
     if state is None:
-        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in LASTING)
+        is_lasting = "FATAL:" in str(cause) and any(text in str(cause) for text in PERMANENT_LOGIN_FAILURES)
         return "reconnect" if isinstance(cause, psycopg.OperationalError) and not is_lasting else "none"
-    if state in AGAIN:
+    if state in RETRYABLE_STATES:
         return "again"
-    return "reconnect" if state.startswith(RECONNECT) else "none"
+    return "reconnect" if state.startswith(RECONNECT_STATES) else "none"
 
 
 def translate(error: BaseException, where: str) -> StoreError:
-    """Return the error that a person should see for an error of the driver."""
+    """Convert an error of the driver to the error that users see."""
     cause = _cause_of(error)
     state = _state_of(error) or ""
     said = cause.diag.message_primary if isinstance(cause, psycopg.Error) else None

@@ -1,9 +1,8 @@
-"""HNSW indexes of pgvector, one for each large scope, over a column of the tables that only such scopes fill.
+"""HNSW indexes of pgvector, one for each large scope, over a column that is filled for such scopes only.
 
-The tables hold the same bytes as a folder does. Of a large scope they also hold each vector as a `halfvec`, which a
-trigger keeps: an upgrade rewrites no other row, a small scope costs nothing, and a search of a large one meets no
-vectors of others.
-"""
+The tables store the same bytes as a folder does. For a large scope a trigger also stores each vector as a `halfvec`. So
+an upgrade rewrites no other rows, small scopes cost nothing, and a search in a large scope meets no vectors of
+others."""
 
 from __future__ import annotations
 
@@ -26,13 +25,14 @@ TABLES = {
     "messages": ("message_vectors", "workspace_id", "message_id", "piece", "true"),
     "conclusions": ("conclusions", "collection_id", "id", "0", LIVE),
 }
-"""Of each kind of scope: its table, the column of the scope's id, those of a row's id and piece, and what is found."""
+"""For each kind of scope: its table, the columns of the scope's id, a row's id and its piece, and the condition on
+rows."""
 OWNERS = {"messages": "workspaces", "conclusions": "collections"}
-"""The tables that have a row for each scope."""
+"""Tables with one row per scope."""
 HOME = (
     "SELECT n.nspname FROM pg_namespace AS n JOIN pg_extension AS e ON e.extnamespace = n.oid AND e.extname = 'vector'"
 )
-"""Where pgvector is installed."""
+"""Query for the schema in which pgvector is installed."""
 NAME = re.compile("near_(messages|conclusions)_([0-9]+)")
 FIND = PreparedStatement(
     text(
@@ -49,21 +49,22 @@ SETTINGS = PreparedStatement(
         "set_config('hnsw.iterative_scan', 'relaxed_order', true)"
     )
 )
-"""An iterative scan goes on until there are as many rows as were asked for."""
+"""An iterative scan continues until it has found the requested number of rows."""
 MIN_BREADTH, MAX_BREADTH = 200, 1000
-LOCK = 7_402_118_554
-"""The number of the advisory lock that is held while an index is made or dropped. Nobody waits for it in the database:
-`CONCURRENTLY` would wait for them."""
+VECTOR_INDEX_LOCK_KEY = 7_402_118_554
+"""Advisory lock held while an index is created or dropped. Processes poll for it: `CONCURRENTLY` would wait for
+processes that wait for it."""
 PREPARE = (
     "SET statement_timeout = 0",
     "SET client_connection_check_interval = '5s'",
     "SET maintenance_work_mem = '256MB'",
 )
-BATCH = 1000
+FILL_BATCH_ROWS = 1000
 """Rows that are filled in one transaction."""
-WITHOUT_WAITING = "SET lock_timeout = '3s'"
-"""For what locks a table for a moment: whoever comes later waits behind it, so it is tried again rather than waits."""
-WAITING = "SET lock_timeout = 0"
+SHORT_LOCK_TIMEOUT = "SET lock_timeout = '3s'"
+"""Timeout for statements that lock a table briefly. Others queue behind a waiting statement, so it is retried
+instead."""
+NO_LOCK_TIMEOUT = "SET lock_timeout = 0"
 COLUMN = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS near {home}.halfvec"
 HALVES = """
 CREATE OR REPLACE FUNCTION {schema}.halves(vector bytea) RETURNS {home}.halfvec
@@ -82,7 +83,7 @@ BEGIN
     RETURN made::{home}.halfvec;
 END $$
 """
-"""A stored vector, the bytes of half floats, as a `halfvec`."""
+"""Function that converts a stored vector, the bytes of half floats, to a `halfvec`."""
 KEEP = """
 CREATE OR REPLACE FUNCTION {schema}.keep_near() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NEW.near := {schema}.halves(NEW.vector); RETURN NEW; END $$
@@ -107,12 +108,12 @@ COMPARED = {
     "messages": ("{home}.binary_quantize(near)::bit({size})", "bit_hamming_ops", "<~>"),
     "conclusions": ("near::{home}.halfvec({size})", "halfvec_cosine_ops", "<=>"),
 }
-"""What is compared, as in the memory of a process: of messages the signs of their vectors, of conclusions all of them.
-With the operators of its index, and the one that tells how far apart two are."""
+"""Compared expressions, as in a process's memory: the signs of message vectors, and whole conclusion vectors; with the
+operator class of the index and the distance expression."""
 
 
 class PostgresNeighbours:
-    """Searches in the indexes; `index_scope` makes them."""
+    """Search in the vector indexes that `index_scope` builds."""
 
     def covers(self, tx: Tx, scope: VectorScope) -> bool:
         return FIND.first(tx, name=_name(scope)) is not None
@@ -126,7 +127,7 @@ class PostgresNeighbours:
         compared, _, distance = COMPARED[scope.kind]
         compared = compared.format(home=home, size=len(vector))
         literal = _signs(vector) if scope.kind == "messages" else _direction(vector)
-        # The scope is written out: the planner uses a partial index only where it can prove its condition.
+        # The scope is a literal: the planner uses a partial index only if it can prove its condition.
         query = (
             f"SELECT {row}, {piece} FROM {table} WHERE {_condition(scope)} "
             f"ORDER BY ({compared}) OPERATOR({home}.{distance}) {literal} LIMIT {limit}"
@@ -140,7 +141,8 @@ class PostgresNeighbours:
 
 
 async def index_scope(url: str, scope: VectorScope | None) -> None:
-    """Make the index of a scope unless it is there, beside those who read and write; drop those that nobody needs.
+    """Build the index of a scope if it is missing, without blocking reads or writes, and drop unused indexes. It may
+    take minutes. After a cancellation or a crash, the next call starts over.
 
     It may take minutes. When it is cancelled, or this process ends, the next call begins anew.
     """
@@ -148,7 +150,7 @@ async def index_scope(url: str, scope: VectorScope | None) -> None:
     async with await connecting as connection:
         for setting in PREPARE:
             await connection.execute(setting.encode())
-        if await _value(connection, f"SELECT pg_try_advisory_lock({LOCK})"):
+        if await _value(connection, f"SELECT pg_try_advisory_lock({VECTOR_INDEX_LOCK_KEY})"):
             await _drop_unused(connection)
             if scope is not None:
                 await _create(connection, scope)
@@ -165,11 +167,11 @@ async def _create(connection: psycopg.AsyncConnection, scope: VectorScope) -> No
         "name": _name(scope),
         "condition": _condition(scope),
     }
-    told |= {"table": f"{SCHEMA}.{table}", "column": column, "row": row, "id": scope.id, "batch": BATCH}
+    told |= {"table": f"{SCHEMA}.{table}", "column": column, "row": row, "id": scope.id, "batch": FILL_BATCH_ROWS}
     size = await _value(connection, "SELECT length(vector) / 2 FROM {table} WHERE {condition} LIMIT 1".format(**told))
     if size is None:
         return
-    for statement in (WITHOUT_WAITING, COLUMN, HALVES, KEEP, TRIGGER, WAITING):
+    for statement in (SHORT_LOCK_TIMEOUT, COLUMN, HALVES, KEEP, TRIGGER, NO_LOCK_TIMEOUT):
         await connection.execute(statement.format(**told).encode())
     after: object = 0
     while (last := await _value(connection, PART.format(**told, after=after))) is not None:
@@ -181,7 +183,7 @@ async def _create(connection: psycopg.AsyncConnection, scope: VectorScope) -> No
 
 
 async def _drop_unused(connection: psycopg.AsyncConnection) -> None:
-    """Drop indexes of scopes that are gone, and those that were not finished."""
+    """Drop the indexes of scopes that no longer exist, and unfinished ones."""
     query = (
         "SELECT relname, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
         f"WHERE relnamespace = '{SCHEMA}'::regnamespace AND relname LIKE 'near%'"
@@ -196,7 +198,7 @@ async def _drop_unused(connection: psycopg.AsyncConnection) -> None:
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}.{name}".encode())
         if is_gone:
             drop = f"DROP TRIGGER IF EXISTS {name} ON {SCHEMA}.{TABLES[found[1]][0]}"
-            for statement in (WITHOUT_WAITING, drop, WAITING):
+            for statement in (SHORT_LOCK_TIMEOUT, drop, NO_LOCK_TIMEOUT):
                 await connection.execute(statement.encode())
 
 

@@ -1,4 +1,5 @@
-"""The schema `hermes_memory` of a PostgreSQL database: who may use it, and the functions that our queries need."""
+"""The schema `hermes_memory` of a PostgreSQL database: checks before its use, and the SQL functions that queries
+need."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ from hermes.memory_server.db.tables import meta, metadata
 
 log = logging.getLogger(__name__)
 MOVING = f"{SCHEMA}_moving"
-"""The schema that `move_places` fills and then renames."""
+"""Schema that `move_places` fills and then renames."""
 FUNCTIONS = Path(__file__).with_name("postgres_functions.sql")
-LOCK = 7_402_118_553
-"""The number of the advisory lock that is held while the schema is made or brought up to date."""
+SCHEMA_LOCK_KEY = 7_402_118_553
+"""Advisory lock held while the schema is created or upgraded."""
 LOCK_MILLISECONDS = 2_000
-"""How long a statement of a migration waits for a table: all others wait behind it."""
-POLL_SECONDS = 0.5
+"""How long a statement of a migration waits for a table lock: all other statements queue behind it."""
+SCHEMA_POLL_SECONDS = 0.5
 VALID_INDEXES = (
     "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
     "WHERE relnamespace = current_schema()::regnamespace AND indisvalid"
 )
-MOVE_LOCK, INDEX_LOCK = LOCK + 10, LOCK + 11
-"""Of the locks that one connection holds: while a memory is moved, and while missing indexes are made."""
+MOVE_LOCK, INDEX_LOCK = SCHEMA_LOCK_KEY + 10, SCHEMA_LOCK_KEY + 11
+"""Locks that one connection holds: while a memory is moved, and while missing indexes are created."""
 HONCHO = ("active_queue_sessions", "peers", "workspaces")
-"""Tables that only Honcho's own server has together."""
+"""Tables that occur together only in the database of Honcho's server."""
 FIND_HONCHO = """
 SELECT table_schema FROM information_schema.tables WHERE table_name IN ('{}') AND table_schema <> '{}'
 GROUP BY table_schema HAVING count(DISTINCT table_name) = {}
@@ -49,14 +50,14 @@ INSTALL_PGVECTOR = (
 )
 UPDATE_PGVECTOR = "Install pgvector 0.8 or newer where PostgreSQL runs, and run `ALTER EXTENSION vector UPDATE`"
 FOLDINGS = ("und-x-icu", "pg_unicode_fast", "pg_c_utf8", "C.utf8", "default")
-"""Collations that make small letters of any script, the best first; of the last one nobody knows."""
+"""Collations whose lower() works for every script, the best first; the last one depends on the database."""
 BLOCK_BYTES, INNER, OUTER = 64, 0x36, 0x5C
-"""Of HMAC with SHA-256."""
+"""Constants of HMAC with SHA-256."""
 
 
 @compiles(CreateColumn, "postgresql")
 def _create_column(creating: CreateColumn, compiler: DDLCompiler, **options: object) -> str:
-    """Compare texts byte by byte, as SQLite does, whatever the language of the database is."""
+    """Compare texts by bytes, as SQLite does, whatever the locale of the database."""
     made = str(compiler.visit_create_column(creating, **options))  # type: ignore[no-untyped-call]
     if isinstance(creating.element.type, Text):
         return made.replace(" TEXT", ' TEXT COLLATE "C"', 1)
@@ -64,18 +65,18 @@ def _create_column(creating: CreateColumn, compiler: DDLCompiler, **options: obj
 
 
 def claim_schema(tx: Tx, where: str) -> None:
-    """Make our schema unless it is there, and lock it until the transaction ends. Refuse Honcho's database, and one
-    that `hermes memory migrate` fills."""
+    """Create the schema if it is missing, and lock it until the transaction ends. Refuse Honcho's database, and one
+    that `hermes memory migrate` is filling."""
     check_server(tx, where)
     if tx.exec_driver_sql(f"SELECT 1 FROM pg_namespace WHERE nspname = '{MOVING}'").first() is not None:
-        raise StoreMovedError(f"{where} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+        raise StoreMovedError(f"{where} is being filled by `hermes memory migrate`", hint="Finish that migration first")
     tx.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
 
 def check_server(tx: Tx, where: str) -> None:
-    """Lock our schema until the transaction ends. Refuse a server that is too old, and Honcho's database."""
-    tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # whoever comes first may have much to do
-    tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    """Lock the schema until the transaction ends. Refuse an unsuitable server, and Honcho's database."""
+    tx.exec_driver_sql("SET LOCAL lock_timeout = 0")  # the process that holds the lock may have much to do
+    tx.exec_driver_sql(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK_KEY})")
     version = int(tx.exec_driver_sql("SHOW server_version_num").scalar_one())
     if version < OLDEST_VERSION:
         raise StoreError(f"{where} is PostgreSQL {version // 10000}", hint="Version 14 or newer is needed")
@@ -86,14 +87,14 @@ def check_server(tx: Tx, where: str) -> None:
     if found is not None:
         raise StoreError(
             f"{where} holds the tables of Honcho's own server (schema {found}: {', '.join(HONCHO)})",
-            hint="Create a database of its own for this server; nothing was changed",
+            hint="Create a separate database for this server; nothing was changed",
         )
     _claim_pgvector(tx, where)
     tx.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
 
 
 def _claim_pgvector(tx: Tx, where: str) -> None:
-    """Install the extension in this database unless it is there; refuse to go on without."""
+    """Install pgvector in this database if it is missing. Raise StoreError if it is unavailable or too old."""
     installed = tx.exec_driver_sql(f"SELECT extversion FROM pg_extension WHERE extname = '{EXTENSION}'").scalar()
     if installed is None:
         try:
@@ -107,23 +108,24 @@ def _claim_pgvector(tx: Tx, where: str) -> None:
 
 
 def find_missing_indexes(tx: Tx) -> list[str]:
-    """Return the names of indexes of our tables that are not there, or were not finished."""
+    """Return the names of indexes that are missing or invalid."""
     valid = {*tx.exec_driver_sql(VALID_INDEXES).scalars()}
     return [str(index.name) for table in metadata.sorted_tables for index in table.indexes if index.name not in valid]
 
 
 def add_missing_indexes(address: DatabaseAddress) -> None:
-    """Make the indexes that migrations brought, beside those who write. One process makes them, others wait for it."""
+    """Create the indexes that migrations added, without blocking writes. One process creates them, others wait for
+    it."""
     named = {str(index.name): index for table in metadata.sorted_tables for index in table.indexes}
     engine = create_postgres_engine(address, 1)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql(f"SET search_path = {SCHEMA}")
-            # Polled: who waits for a lock in the database would be waited for by CONCURRENTLY.
+            # Polled, because CONCURRENTLY would wait for a process that waits for a lock in the database.
             while not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({INDEX_LOCK})").scalar_one():
-                time.sleep(POLL_SECONDS)
+                time.sleep(SCHEMA_POLL_SECONDS)
             for name in find_missing_indexes(connection):
-                log.info("memory server: makes the index %s in the %s", name, address)
+                log.info("memory server: creating the index %s in the %s", name, address)
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
                 made = str(CreateIndex(named[name]).compile(dialect=engine.dialect))
                 connection.exec_driver_sql(made.replace("INDEX", "INDEX CONCURRENTLY", 1))
@@ -134,7 +136,7 @@ def add_missing_indexes(address: DatabaseAddress) -> None:
 
 
 def create_postgres_functions(tx: Tx) -> None:
-    """Make the functions of a new schema, and the key that `keyed_hash` hashes with."""
+    """Create the SQL functions of a new schema, and the key that `keyed_hash` uses."""
     known = {*tx.exec_driver_sql("SELECT collname FROM pg_collation").scalars()}
     folding = next(f'"{name}"' for name in FOLDINGS if name in known)
     for statement in FUNCTIONS.read_text(encoding="utf-8").replace("{folding}", folding).split("--;\n"):

@@ -1,8 +1,7 @@
-"""The words of messages in PostgreSQL: a `tsvector` of SQLite's tokens per message, with a GIN index.
+"""The words of messages in PostgreSQL: one `tsvector` of SQLite's tokens per message, with a GIN index.
 
-The scope of a message (workspace, session, author) is three more lexemes, in capitals, which no token has: a search
-costs what its scope holds.
-"""
+Three more lexemes hold the scope of a message (workspace, session, author). They are capitalized, and tokens never are.
+So the cost of a search depends on the size of its scope."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ REMOVE_PART = text(
     "DELETE FROM message_words WHERE message_id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
-# MATERIALIZED: else the planner may read all messages, the newest first, until enough of them fit.
+# MATERIALIZED, since the planner might otherwise read all messages, newest first, until enough match.
 FIND = PreparedStatement(
     text(
         "WITH found AS MATERIALIZED (SELECT message_id FROM message_words "
@@ -42,12 +41,13 @@ FIND = PreparedStatement(
 )
 MAX_POSITION = 16_383
 MAX_POSITIONS = 255
-"""PostgreSQL's bounds on a `tsvector`: a word further on, or said more often, keeps its last place."""
+"""PostgreSQL's bounds on a `tsvector`: later positions count as MAX_POSITION, and further
+occurrences of a word are dropped."""
 MAX_ID = 2**63 - 1
 
 
 class PostgresTextIndex:
-    """A table beside the messages, changed in the same transaction."""
+    """A table with the words of messages, changed in the same transaction as they are."""
 
     def create(self, tx: Tx) -> None:
         tx.exec_driver_sql(TABLE)
@@ -72,7 +72,7 @@ class PostgresTextIndex:
         tx.execute(REMOVE_PART, {"session_id": session_id, "first": first, "last": last})
 
     def mend(self, tx: Tx) -> bool:  # noqa: ARG002
-        """Return False: the index is a table of the same transactions."""
+        """Return False: a table in the same transactions cannot lose rows."""
         return False
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
@@ -82,7 +82,7 @@ class PostgresTextIndex:
         return partial(_match, tx, _scope(place))
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:  # noqa: ARG002
-        """Return False: the database's own vacuum removes what was deleted."""
+        """Return False: PostgreSQL's vacuum removes deleted words."""
         return False
 
 
@@ -108,7 +108,7 @@ def _scope(place: SearchArea) -> str:
 
 
 def _phrase(tokens: Sequence[str], *, is_prefix: bool) -> str:
-    """Return the tokens as neighbours, the last one as a beginning if asked; "" for no tokens."""
+    """Return a query for adjacent tokens, the last one as a prefix if `is_prefix`; "" for no tokens."""
     quoted = [_quoted(token) for token in tokens]
     if is_prefix and quoted:
         quoted[-1] += ":*"

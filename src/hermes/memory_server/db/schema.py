@@ -1,5 +1,5 @@
-"""Opening a data folder: the file is made or brought up to date, once, whoever comes first. It says how its rows are
-written and which embedder made its vectors."""
+"""Opening a database: it is created or upgraded once, by the first process that opens it. Its `meta` table records the
+format of its rows and the embedder of its vectors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FILE = "memory.db"
 MOVING_FILE = "memory.db.moving"
-"""What `move_places` fills and then renames."""
+"""File that `move_places` fills and then renames."""
 HEAD = "0019"
-"""The newest migration; a test holds it against the folder."""
+"""The newest migration. A test compares it with the migrations folder."""
 INSTALL_POSTGRES = "Run `pip install 'hermes-memory-host[postgres]'`"
 FORMAT = "1"
-"""What columns hold beyond their types: vectors as half floats, times as microseconds, metadata as JSON text."""
+"""Version of the column encodings: vectors as half floats, times as microseconds, metadata as JSON text."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION = "SELECT version_num FROM alembic_version"
 VERSION_TABLE = (
@@ -39,7 +39,8 @@ VERSION_TABLE = (
 
 
 def open_for_work(folder: Path, space: Space = SHIPPED) -> SqliteFile:
-    """As `open_database`, for background work. It does not wait for the disk: after a power cut a job may run again."""
+    """Open a folder for background work. Commits do not wait for the disk: after a power failure a job may run
+    again."""
     return open_database(folder, space, synchronous="NORMAL")
 
 
@@ -50,17 +51,20 @@ def open_database(
     synchronous: Synchronous = "FULL",
     read_seconds: float | None = None,
 ) -> SqliteFile:
-    """The folder's database, at the newest schema, ready to use. Refused when its vectors are of another space.
+    """Open the folder's database, upgraded to the newest schema. Raise StoreEmbedderError if its vectors have another
+    space.
 
     A read that takes longer than `read_seconds` is stopped.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreReadOnlyError(f"{folder} cannot be made a folder: {error.strerror}") from error
+        raise StoreReadOnlyError(f"cannot create the folder {folder}: {error.strerror}") from error
     path = folder / FILE
     if not path.exists() and (folder / MOVING_FILE).exists():
-        raise StoreMovedError(f"{folder} is being filled by `hermes memory migrate`", hint="Run that to its end first")
+        raise StoreMovedError(
+            f"{folder} is being filled by `hermes memory migrate`", hint="Finish that migration first"
+        )
 
     def prepare(tx: Tx) -> None:
         prepare_memory(tx, str(path), space)
@@ -71,7 +75,7 @@ def open_database(
 def open_postgres(
     address: DatabaseAddress, space: Space = SHIPPED, *, read_seconds: float | None = None
 ) -> PostgresDatabase:
-    """As `open_database`, of a PostgreSQL database. Refused when it is another program's."""
+    """Open a PostgreSQL database, upgraded to the newest schema. Refuse a database of another program."""
     try:
         from hermes.memory_server.db.postgres import PostgresDatabase
         from hermes.memory_server.db.postgres_schema import add_missing_indexes, claim_schema, find_missing_indexes
@@ -94,18 +98,18 @@ def open_postgres(
 
 
 def prepare_memory(tx: Tx, where: str, space: Space = SHIPPED, *, by: str = "head") -> bool:
-    """Make a memory, or bring it to the newest schema, or `by` some migrations nearer to it. Returns True if there is
-    more to do. Refused when its vectors are of another space."""
+    """Create a memory, or upgrade it to the newest schema or by the migrations in `by`. Return True if migrations
+    remain. Raise StoreEmbedderError if its vectors have another space."""
     if _upgrade(tx, where, space, by):
         return True
     _check_meta(tx, space, where)
     if text_index(tx).mend(tx):
-        log.warning("memory server: the index of words in %s was not whole and was made again", where)
+        log.warning("memory server: the text index in %s was incomplete and was rebuilt", where)
     return False
 
 
 def _create_tables(tx: Tx, space: Space) -> None:
-    """What all migrations make of an empty database; a test holds the two against each other."""
+    """Create what all migrations together make of an empty database; a test compares the two."""
     metadata.create_all(tx)
     create_functions(tx)
     text_index(tx).create(tx)
@@ -122,7 +126,7 @@ def _upgrade(tx: Tx, where: str, space: Space, by: str) -> bool:
         return False
     if "alembic_version" in tables and tx.exec_driver_sql(VERSION).scalar() == HEAD:
         return False
-    # Alembic costs a tenth of a second and some memory: only a file of another version pays.
+    # Importing Alembic takes a tenth of a second and some memory: only files of another version need it.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError
@@ -138,7 +142,7 @@ def _upgrade(tx: Tx, where: str, space: Space, by: str) -> bool:
 
 
 def _check_meta(tx: Tx, space: Space, where: str) -> None:
-    """Refuse a folder that we would misread: vectors of two embedders cannot be compared."""
+    """Refuse a format or a vector space that this version would misread."""
     said = {row.name: row.value for row in tx.execute(select(meta.c.name, meta.c.value))}
     if said.get("format") != FORMAT:
         raise StoreNewerError(f"{where} is written in format {said.get('format')}, and we read format {FORMAT}")

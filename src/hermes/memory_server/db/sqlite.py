@@ -1,4 +1,4 @@
-"""A database in one SQLite file: SQLAlchemy's connection is the transaction."""
+"""A database in one SQLite file. A transaction is a connection of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LANES = (
     ReadLane(threads=1, seconds=0.5),
     ReadLane(threads=1),
 )
-"""Nearly every read takes a few milliseconds, and one thread does them all: several would compete for Python's global
-lock, and together do a third less than one alone."""
+"""Most reads take a few milliseconds, and one thread runs them all: several threads compete for the interpreter lock,
+and together are a third slower than one."""
 LOG_BYTES = 4 * 1024 * 1024
-"""A burst of writes lets the write-ahead log grow; this much of it is kept."""
+"""Size to which the write-ahead log is truncated after a burst of writes."""
 
 
 class SqliteFile(SqliteDatabase[Tx]):
@@ -44,7 +44,7 @@ class SqliteFile(SqliteDatabase[Tx]):
         read_seconds: float | None = None,
         prepare: Callable[[Tx], None] = accept,
     ) -> None:
-        """Open a file or make it; `prepare` is the first write. A read takes at most `read_seconds`."""
+        """Open or create a file; `prepare` is the first write. A read takes at most `read_seconds`."""
         engine = create_file_engine(path)
         super().__init__(
             path,
@@ -68,26 +68,26 @@ class SqliteFile(SqliteDatabase[Tx]):
         return None
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
-        """Do nothing: a file tells nobody. Workers look for work by themselves."""
+        """Do nothing: a file cannot notify. Workers poll for work."""
 
     async def index_vectors(self, scope: VectorScope | None) -> None:
-        """Do nothing: in a file every vector is compared."""
+        """Do nothing: every vector in a file is compared."""
 
 
 def driver(tx: Tx) -> sqlite3.Connection:
-    """The driver's connection below a transaction."""
+    """Return the driver's connection of a transaction."""
     raw: Any = tx.connection.dbapi_connection
     return cast("sqlite3.Connection", raw)
 
 
 def create_file_engine(path: Path) -> Engine:
-    """Return what opens connections to a file, whose errors are ours."""
+    """Return an engine that connects to a file and raises our errors."""
     engine = create_engine(
         "sqlite://", creator=lambda: _connection(path), poolclass=NullPool, isolation_level="AUTOCOMMIT"
     )
 
     def translated(context: ExceptionContext) -> StoreError | None:
-        """What SQLite refuses inside SQLAlchemy, as if the driver had been asked."""
+        """Convert an error of SQLite inside SQLAlchemy, as for a direct call of the driver."""
         cause = context.original_exception
         return translate(cause, path) if isinstance(cause, sqlite3.Error) else None
 

@@ -27,34 +27,36 @@ CREATE VIRTUAL TABLE message_index USING fts5(
     scope, content, content = 'message_texts', content_rowid = 'id', tokenize = 'porter unicode61 remove_diacritics 2'
 )
 """
-"""`scope` is searched together with the words, so that a search costs what its scope holds. What is written without
-spaces is indexed in pairs (`segment`), which SQLite does not know of: a rebuild is ours alone."""
-PAGES = 16
-"""How many pages of the index are merged in one step, while the write lock is held."""
+"""`scope` is searched together with the words, so that the cost of a search depends on the size of its scope. Text
+without spaces is indexed in pairs of characters (`segment`); since SQLite does not know them, its own `rebuild` must
+not be used."""
+MERGE_PAGES_PER_STEP = 16
+"""Pages of the index that one step merges while it holds the write lock."""
 PART = (
     "FROM message_texts WHERE id IN "
     "(SELECT id FROM messages WHERE session_id = :session_id AND seq >= :first AND seq <= :last)"
 )
-SPELLED = (
+INDEXED_TEXT = (
     f"CASE WHEN id > (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_AFTER}') "
     f"AND id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE name = '{UNREAD_UNTIL}') "
     "THEN content ELSE segmented(content) END"
 )
-"""A text as it is indexed: SQLite forgets words only when it is told the same that it was told before."""
-OTHERWISE = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
+"""The text of a message as it was indexed: to remove words, SQLite needs exactly the text that was added."""
+RESPELLED = "FROM message_texts WHERE id > :after AND id <= :last AND segmented(content) <> content"
 ADD = PreparedStatement(text("INSERT INTO message_index (rowid, scope, content) VALUES (:id, :scope, :content)"))
-ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} {PART}")
+ADD_PART = text(f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {INDEXED_TEXT} {PART}")
 REMOVE_PART = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, {SPELLED} {PART}"
+    "INSERT INTO message_index (message_index, rowid, scope, content) "
+    f"SELECT 'delete', id, scope, {INDEXED_TEXT} {PART}"
 )
-FORGET_OTHERWISE = text(
-    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {OTHERWISE}"
+FORGET_RESPELLED = text(
+    f"INSERT INTO message_index (message_index, rowid, scope, content) SELECT 'delete', id, scope, content {RESPELLED}"
 )
-ADD_OTHERWISE = text(
-    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {OTHERWISE}"
+ADD_RESPELLED = text(
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, segmented(content) {RESPELLED}"
 )
 ADD_ALL = (
-    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {SPELLED} FROM message_texts ORDER BY id"
+    f"INSERT INTO message_index (rowid, scope, content) SELECT id, scope, {INDEXED_TEXT} FROM message_texts ORDER BY id"
 )
 NEWEST_WORDS, NEWEST_MESSAGE = "SELECT max(id) FROM message_index_docsize", "SELECT max(id) FROM messages"
 PROBES = """
@@ -63,7 +65,7 @@ SELECT id, scope, content, id IN (SELECT id FROM message_index_docsize) FROM mes
     SELECT min(id) FROM messages WHERE id >= (SELECT (min(id) + max(id)) / 2 FROM messages)
 )
 """
-SURE = re.compile(r"(?<![^\W_])[A-Za-z0-9]{3,40}(?![^\W_])")
+COMMON_WORD = re.compile(r"(?<![^\W_])[A-Za-z0-9]{3,40}(?![^\W_])")
 FOUND = "SELECT rowid FROM message_index WHERE message_index MATCH ? AND rowid = ?"
 MERGE = text("INSERT INTO message_index (message_index, rank) VALUES ('merge', :pages)")
 message_index = table("message_index", column("rowid"))
@@ -73,12 +75,13 @@ HOLDING = (
     .order_by(message_index.c.rowid.desc())
     .limit(bindparam("most"))
 )
-ALL = -1
-"""As many as there are."""
+NO_LIMIT = -1
+"""As a LIMIT in SQLite: all rows."""
 
 
 def _in_one_row(query: Select[Any]) -> PreparedStatement:
-    """Thousands of ids as one text: row by row, each would have to wait for its turn among the threads."""
+    """Return all ids in one row, as text: rows are fetched one by one, and each fetch waits for the interpreter
+    lock."""
     return PreparedStatement(select(func.group_concat(query.subquery().c.rowid).label("ids")))
 
 
@@ -92,11 +95,11 @@ EDGES = PreparedStatement(
         select(func.max(messages.c.workspace_id)).scalar_subquery().label("last"),
     )
 )
-"""The workspaces of the file that have messages: two looks at an index."""
+"""Lowest and highest id of the workspaces with messages: two lookups in an index."""
 
 
 class SqliteTextIndex:
-    """FTS5 over a view of the messages: it holds the words, and the table the texts."""
+    """An FTS5 index over a view of the messages: the index stores the words, the table the texts."""
 
     def create(self, tx: Tx) -> None:
         tx.exec_driver_sql(TEXTS)
@@ -116,7 +119,7 @@ class SqliteTextIndex:
     def mend(self, tx: Tx) -> bool:
         if _is_whole(tx):
             return False
-        # A table of this kind whose parts are missing cannot be dropped, only forgotten.
+        # A virtual table with missing shadow tables cannot be dropped, so its schema row is deleted.
         tx.exec_driver_sql("PRAGMA writable_schema = ON")
         tx.exec_driver_sql("DELETE FROM sqlite_master WHERE name = 'message_index' AND type = 'table'")
         tx.exec_driver_sql("PRAGMA writable_schema = RESET")
@@ -127,7 +130,7 @@ class SqliteTextIndex:
         return True
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
-        for statement in (FORGET_OTHERWISE, ADD_OTHERWISE):
+        for statement in (FORGET_RESPELLED, ADD_RESPELLED):
             tx.execute(statement, {"after": after, "last": last})
 
     def within(self, tx: Tx, place: SearchArea) -> Match:
@@ -135,12 +138,14 @@ class SqliteTextIndex:
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
         before = driver(tx).total_changes
-        tx.execute(MERGE, {"pages": -PAGES if begin else PAGES})  # a negative number begins anew
-        return driver(tx).total_changes - before >= 2  # what SQLite says of a merge that is not at its end
+        pages = -MERGE_PAGES_PER_STEP if begin else MERGE_PAGES_PER_STEP  # a negative number starts a new merge
+        tx.execute(MERGE, {"pages": pages})
+        return driver(tx).total_changes - before >= 2  # fewer changes mean that the merge is complete
 
 
 def _is_whole(tx: Tx) -> bool:
-    """Are the first message, the last, and one in the middle found by a word of each? A look at all takes too long."""
+    """Return True if the first, the last and a middle message are each found by one of their words. A full check is too
+    slow."""
     try:
         if tx.exec_driver_sql(NEWEST_WORDS).scalar_one() != tx.exec_driver_sql(NEWEST_MESSAGE).scalar_one():
             return False
@@ -151,15 +156,15 @@ def _is_whole(tx: Tx) -> bool:
 
 def _is_found(tx: Tx, message_id: int, scope: str, content: str, is_listed: int) -> bool:
     match = " AND ".join(
-        [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in _sure_words(content))]
+        [f"scope : {scope.split()[0]}", *(f"content : {_quoted(word)}" for word in _common_words(content))]
     )
     return bool(is_listed) and tx.exec_driver_sql(FOUND, (match, message_id)).first() is not None
 
 
-def _sure_words(text: str) -> list[str]:
-    """A word that SQLite and we surely see alike, if there is one: SQLite splits and spells others in its own way, and
-    earlier versions did as well."""
-    found = SURE.search(text) if text.isascii() and "\0" not in text else None
+def _common_words(text: str) -> list[str]:
+    """Return one word that SQLite certainly tokenizes as we do, if there is one. It, like earlier versions, splits and
+    normalizes other words differently."""
+    found = COMMON_WORD.search(text) if text.isascii() and "\0" not in text else None
     return [] if found is None else [found[0]]
 
 
@@ -169,7 +174,7 @@ def _match(
     all_of_them = "content : (" + " AND ".join(map(_quoted, words)) + ")"
     scope = _scope_terms(tx, place)
     match = f"({scope}) AND {all_of_them}" if scope else all_of_them
-    given = {"match": match, "most": limit or ALL}
+    given = {"match": match, "most": limit or NO_LIMIT}
     if between is None:
         [(ids,)] = NEWEST.rows(tx, **given)
     else:
@@ -182,7 +187,8 @@ def _quoted(word: str) -> str:
 
 
 def _scope_terms(tx: Tx, place: SearchArea) -> str:
-    """What limits a search to a place. For the only workspace of a file nothing: that would be most of the cost."""
+    """Return the terms that limit a search to an area; "" for a file's only workspace, where they would be most of the
+    cost."""
     terms = [] if place.peer is None else [f"scope : p{place.peer}"]
     if place.sessions is not None:
         terms.append("scope : (" + " OR ".join(f"s{session}" for session in place.sessions) + ")")

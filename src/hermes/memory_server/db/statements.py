@@ -1,8 +1,6 @@
-"""Statements of every request: SQLAlchemy builds and compiles one once per kind of database, and the driver runs it.
+"""Prepared statements: SQLAlchemy builds and compiles each once per dialect, and the driver runs it.
 
-Running a statement through SQLAlchemy costs several times what the database needs for it. What is run once in a while
-stays with `tx.execute`.
-"""
+Running a statement through SQLAlchemy costs several times what the database needs. Rare statements use `tx.execute`."""
 
 from __future__ import annotations
 
@@ -17,20 +15,20 @@ from sqlalchemy.engine import Dialect
 from hermes.memory_server.db.database import Tx
 
 V = TypeVar("V")
-AT_ONCE = 10_000
-"""How many values a statement names; SQLite knows up to 32,766."""
+MAX_VALUES_PER_STATEMENT = 10_000
+"""Values in one `IN` list; SQLite allows 32,766 parameters."""
 
 
 class PreparedStatement:
-    """A statement with named parameters, all of which are given each time. It has no `IN` with a list."""
+    """A statement with named parameters, all of which every call must pass. It has no `IN` with a list."""
 
     def __init__(self, element: ClauseElement | Callable[[Dialect], ClauseElement]) -> None:
-        """`element` is a function where SQLAlchemy has no words that every kind of database understands."""
+        """Pass a function of the dialect as `element` if SQLAlchemy has no form that all databases accept."""
         self._element = element
         self._compiled: dict[str, _Compiled] = {}
 
     def rows(self, tx: Tx, **given: Any) -> list[Any]:
-        """All rows; their columns are attributes."""
+        """Return all rows, with their columns as attributes."""
         compiled = self._for(tx)
         return list(compiled.read(_run(tx, compiled, given)))
 
@@ -42,21 +40,21 @@ class PreparedStatement:
         return first
 
     def run(self, tx: Tx, **given: Any) -> int:
-        """Change something: how many rows there were."""
+        """Execute the statement and return the number of affected rows."""
         return int(_run(tx, self._for(tx), given).rowcount)
 
     def run_for_id(self, tx: Tx, **given: Any) -> int:
-        """Add a row: the id that the driver tells."""
+        """Insert a row and return its id, as the driver reports it."""
         return int(_run(tx, self._for(tx), given).lastrowid)
 
     def run_many(self, tx: Tx, given: Iterable[Mapping[str, Any]]) -> None:
-        """Once for each set of parameters."""
+        """Execute the statement once for each set of parameters."""
         compiled = self._for(tx)
         cursor = _driver(tx).cursor()
         cursor.executemany(compiled.text, [compiled.values(values) for values in given])
 
     def text_for(self, dialect: Dialect) -> str:
-        """The statement in the words of a kind of database."""
+        """Return the SQL text for a dialect."""
         return self._compile(dialect).text
 
     def _for(self, tx: Tx) -> _Compiled:
@@ -72,15 +70,15 @@ class PreparedStatement:
 
 
 class PreparedForList:
-    """A statement with an `IN` of values, run for a fixed number of them at a time so that it is compiled once."""
+    """A statement with an `IN` list. It runs for a fixed number of values at a time, so that it is compiled once."""
 
     def __init__(self, build: Callable[[Sequence[BindParameter[Any]]], ClauseElement], at_once: int = 20) -> None:
-        """`build` makes the statement from the parameters of its `IN`."""
+        """`build` returns the statement for the parameters of its `IN`."""
         self._keys = [f"value{number}" for number in range(at_once)]
         self._statement = PreparedStatement(build([bindparam(key) for key in self._keys]))
 
     def rows(self, tx: Tx, values: Sequence[Any], **given: Any) -> list[Any]:
-        """All rows for these values, in no order."""
+        """Return all rows for these values, in any order."""
         found: list[Any] = []
         for start in range(0, len(values), len(self._keys)):
             part = [*values[start : start + len(self._keys)]]
@@ -90,14 +88,14 @@ class PreparedForList:
 
 
 class PreparedInsert:
-    """An INSERT of these columns of a table that counts its rows by `id`."""
+    """An INSERT of these columns into a table whose key is `id`."""
 
     def __init__(self, table: Table, *names: str) -> None:
         self._plain = PreparedStatement(inserting(table, *names))
         self._returning = PreparedStatement(inserting(table, *names).returning(table.c.id))
 
     def add(self, tx: Tx, **given: Any) -> int:
-        """Add a row: its id."""
+        """Insert a row and return its id."""
         # RETURNING makes an INSERT five times as slow where the driver could tell the id by itself.
         if tx.dialect.name == "sqlite":
             return self._plain.run_for_id(tx, **given)
@@ -105,7 +103,7 @@ class PreparedInsert:
 
 
 class _Compiled:
-    """A statement in the words of one kind of database."""
+    """A statement compiled for one dialect."""
 
     def __init__(self, element: ClauseElement, dialect: Dialect) -> None:
         compiled: Any = element.compile(dialect=dialect)
@@ -120,14 +118,14 @@ class _Compiled:
         self._converts = tuple((place, convert) for place, convert in enumerate(processors) if convert is not None)
 
     def values(self, given: Mapping[str, Any]) -> list[Any] | dict[str, Any]:
-        """The parameters as the driver takes them."""
+        """Return the parameters as the driver takes them."""
         constants = self._constants
         if self._order is None:
             return {**constants, **given}
         return [constants[name] if name in constants else given[name] for name in self._order]
 
     def read(self, cursor: Iterable[Any]) -> Iterator[Any]:
-        """The rows of a cursor."""
+        """Yield the rows of a cursor."""
         return map(self._converted if self._converts else self._row, cursor)
 
     def _converted(self, values: Iterable[Any]) -> Any:
@@ -148,17 +146,19 @@ def _driver(tx: Tx) -> Any:
 
 
 def in_parts(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """Values for an `IN`, as many at a time as a statement may name."""
-    return (values[start : start + AT_ONCE] for start in range(0, len(values), AT_ONCE))
+    """Yield the values in parts that fit into one `IN` list."""
+    return (
+        values[start : start + MAX_VALUES_PER_STATEMENT] for start in range(0, len(values), MAX_VALUES_PER_STATEMENT)
+    )
 
 
 def inserting(table: Table, *names: str) -> Insert:
-    """An INSERT of these columns, the others taking their defaults; of all columns when none is named."""
+    """Return an INSERT of these columns; the others take their defaults. Without names it has all columns."""
     return insert(table).values({name: bindparam(name) for name in names or table.c.keys()})
 
 
 def inserting_new(table: Table, *names: str, returning: Column[Any] | None = None) -> Callable[[Dialect], Insert]:
-    """As `inserting`, but where the row would break a rule of uniqueness, none is added and none returned."""
+    """Return an INSERT that adds and returns no row if one would violate a unique constraint."""
 
     def build(dialect: Dialect) -> Insert:
         added = _insert(dialect, table).values({name: bindparam(name) for name in names}).on_conflict_do_nothing()
@@ -171,14 +171,14 @@ def inserting_new(table: Table, *names: str, returning: Column[Any] | None = Non
 def upsert(
     tx: Tx, table: Table, keys: Sequence[str], values: Mapping[str, Any], where: ColumnElement[bool] | None = None
 ) -> None:
-    """Add a row, or change the one with the same keys where it fits the condition."""
+    """Insert a row, or update the row with the same keys if it meets the condition."""
     changes = {name: value for name, value in values.items() if name not in keys}
     added = _insert(tx.dialect, table).values(values)
     tx.execute(added.on_conflict_do_update(index_elements=keys, set_=changes, where=where))
 
 
 def _insert(dialect: Dialect, table: Table) -> Any:
-    """An INSERT that knows ON CONFLICT. Only what the database needs is loaded: it takes a moment of every start."""
+    """Return an INSERT with ON CONFLICT. It imports only the dialect in use, since imports delay every start."""
     if dialect.name == "sqlite":
         from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 

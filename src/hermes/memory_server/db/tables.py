@@ -1,9 +1,8 @@
-"""Every table. Times are microseconds (`times`), JSON is text, vectors are 256 half floats.
+"""All tables. Times are microseconds (`times`), JSON is text, vectors are half floats.
 
-Ids are whole numbers that are never used again. Those of a workspace's messages and of a collection's conclusions grow
-in the order of commit, since who adds some holds the lock of the workspace or collection: "newer than N" is a safe way
-to follow them.
-"""
+Ids are integers that are never reused. Ids of messages in a workspace, and of conclusions in a collection, grow in
+commit order, since inserting them requires the lock of the workspace or collection: "newer than N" is a safe way to
+follow them."""
 
 from __future__ import annotations
 
@@ -29,12 +28,13 @@ from sqlalchemy.sql.compiler import DDLCompiler
 
 metadata = MetaData()
 Whole = BigInteger().with_variant(Integer(), "sqlite")
-"""Every whole number has 64 bits, since times are microseconds. All of SQLite's have, under the name of INTEGER."""
+"""64-bit integers, since times are microseconds. In SQLite every INTEGER has 64 bits."""
 OPEN_JOB = "state IN ('pending', 'running')"
-"""The condition of the partial index of open jobs. A query must repeat it literally, or the index is not used."""
+"""The condition of the partial index of open jobs. A query must repeat it literally, or SQLite does not use the
+index."""
 
 OBSERVING = "memberships.left_seq IS NULL AND memberships.observe_others"
-"""As above, for the members that observe others."""
+"""The condition of the partial index of members that observe others, also repeated literally."""
 
 
 def _table(name: str, *parts: SchemaItem, **options: Any) -> Table:
@@ -50,13 +50,14 @@ def _reference(name: str, target: str, *, nullable: bool = False) -> Column[int]
 
 
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index of the rows that a condition holds for."""
+    """Return an index of the rows that meet a condition."""
     return Index(name, *columns, unique=unique, sqlite_where=text(where), info={"where": where})
 
 
 @compiles(CreateIndex, "postgresql")
 def _create_on_postgresql(creating: CreateIndex, compiler: DDLCompiler, **options: Any) -> str:
-    """Given here, because to name PostgreSQL's own option above loads all of its dialect, at every start."""
+    """Add the condition of a partial index. Naming PostgreSQL's option above would import its dialect at every
+    start."""
     index = creating.element
     if "where" in index.info:
         index.dialect_options["postgresql"]["where"] = text(index.info["where"])
@@ -78,7 +79,7 @@ workspaces = _table(
     Column("generation", Whole, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
-"""`generation` grows when messages disappear or get another author. Who keeps messages in memory compares it."""
+"""`generation` grows when messages disappear or change their author. Caches of messages compare it."""
 
 peers = _table(
     "peers",
@@ -94,7 +95,7 @@ peers = _table(
     Index("peers_in_order", "workspace_id", "kind", "created_at", "id"),
     sqlite_autoincrement=True,
 )
-"""`kind` is `peer`, `scope` (a silent observer) or `deleted`: it waits for its removal and is shown nowhere."""
+"""`kind` is `peer`, `scope` (a silent observer) or `deleted`, which is hidden and awaits its removal."""
 
 sessions = _table(
     "sessions",
@@ -112,8 +113,8 @@ sessions = _table(
     Index("sessions_in_order", "workspace_id", "is_active", "created_at", "id"),
     sqlite_autoincrement=True,
 )
-"""`message_count` is the number of the last message. `removals` grows whenever messages are taken out, which leaves
-holes in the numbers: what was read before is to be read again."""
+"""`message_count` is the number of the last message. `removals` grows whenever messages are removed, which leaves gaps
+in the numbers; readers of earlier messages must read them again."""
 
 memberships = _table(
     "memberships",
@@ -130,7 +131,7 @@ memberships = _table(
     Index("memberships_by_session", "session_id", "peer_id"),
     Index("memberships_by_peer", "peer_id", "session_id"),
 )
-"""One row per stay. A member saw the messages with `joined_seq < seq <= left_seq`, whatever their dates say."""
+"""One row per stay of a member, who saw the messages with `joined_seq < seq <= left_seq`, whatever their dates."""
 
 messages = _table(
     "messages",
@@ -152,7 +153,7 @@ messages = _table(
     Index("messages_by_workspace_date", "workspace_id", "created_at"),
     sqlite_autoincrement=True,
 )
-"""`seq` counts from 1 within the session; what was taken out leaves a hole. `file` holds facts of its upload."""
+"""`seq` counts from 1 within the session; removed messages leave gaps. `file` describes the upload."""
 
 message_vectors = _table(
     "message_vectors",
@@ -165,7 +166,7 @@ message_vectors = _table(
     Index("message_vectors_by_session", "session_id"),
     sqlite_with_rowid=False,
 )
-"""What searches keep in memory of a message. `traits` are those of `hermes.ranking.traits`, `said_at` is its date."""
+"""Data of a message that searches cache. `traits` are those of `hermes.ranking.traits`, `said_at` is its date."""
 
 finer_vectors = _table(
     "finer_vectors",
@@ -174,7 +175,7 @@ finer_vectors = _table(
     Column("vector", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Vectors of a second embedder, made in the background. Only those of one `space` can be compared."""
+"""Vectors of a second embedder, computed in the background. Only vectors of one `space` can be compared."""
 
 finer_progress = _table(
     "finer_progress",
@@ -182,7 +183,7 @@ finer_progress = _table(
     _text("space"),
     Column("upto", Whole, nullable=False),
 )
-"""Up to which message a workspace has vectors of the second embedder, and of which."""
+"""The last message of a workspace that has a vector of the second embedder, and the embedder's space."""
 
 finer_again = _table(
     "finer_again",
@@ -191,21 +192,21 @@ finer_again = _table(
     Index("finer_again_by_failures", "failures"),
     sqlite_with_rowid=False,
 )
-"""Messages without a vector that `finer_progress` has come past: how often the second embedder refused each."""
+"""Messages before `finer_progress` that have no vector, and how often the second embedder refused each."""
 
 departures = _table(
     "departures",
     *_key("workspace_id", "generation", "message_id"),
     sqlite_with_rowid=False,
 )
-"""Messages that left their workspace, by the generation that shows it (`engine.departures`)."""
+"""Messages removed from their workspace, by the generation in which they disappeared (`engine.departures`)."""
 
 message_facts = _table(
     "message_facts",
     *_key("workspace_id", "fact", "message_id"),
     sqlite_with_rowid=False,
 )
-"""What the metadata of messages says (`facts`): finds those that may hold a pattern."""
+"""Hashes of message metadata (`matching`), which find the messages that may contain a pattern."""
 
 collections = _table(
     "collections",
@@ -218,7 +219,7 @@ collections = _table(
     Index("collections_by_workspace", "workspace_id"),
     sqlite_autoincrement=True,
 )
-"""What one peer holds about another. `generation` grows when a conclusion disappears."""
+"""The conclusions of one peer about another. `generation` grows when a conclusion disappears."""
 
 conclusions = _table(
     "conclusions",
@@ -254,10 +255,10 @@ conclusions = _table(
     _partial("conclusions_retired", "workspace_id", "id", where="retired_at IS NOT NULL"),
     sqlite_autoincrement=True,
 )
-"""`source_ids` are the conclusions it was drawn from. `standing` says what kind of thing it is that always holds
-(`engine.standing_kinds`). It was said at `created_at`, is about `happened_at` (NULL: when it was said), and held until
-`valid_until`; then `superseded_by` says what holds instead, as `supersessions` has it. One that is retired is shown
-nowhere and can be brought back."""
+"""`source_ids` are the conclusions from which it was derived. `standing` is its kind if it always holds
+(`engine.standing_kinds`). It was stated at `created_at`, is about `happened_at` (NULL: when it was stated), and held
+until `valid_until`; then `superseded_by` holds instead, as recorded in `supersessions`. A retired conclusion is hidden
+and can be restored."""
 
 conclusion_messages = _table(
     "conclusion_messages",
@@ -265,7 +266,7 @@ conclusion_messages = _table(
     Index("conclusion_messages_by_conclusion", "conclusion_id"),
     sqlite_with_rowid=False,
 )
-"""Which conclusions came from which messages."""
+"""The messages from which conclusions were read."""
 
 claims = _table(
     "claims",
@@ -277,7 +278,7 @@ claims = _table(
     Index("claims_by_conclusion", "conclusion_id"),
     sqlite_with_rowid=False,
 )
-"""What conclusions claim (`hermes.ranking.claims`): finds those of the same attribute."""
+"""Claims of conclusions (`hermes.ranking.claims`), which find the conclusions about one attribute."""
 
 supersessions = _table(
     "supersessions",
@@ -292,8 +293,8 @@ supersessions = _table(
     UniqueConstraint("older_id", "newer_id", name="supersessions_by_pair"),
     Index("supersessions_by_newer", "newer_id"),
 )
-"""Pairs of conclusions: the newer one changed what the older one says (`kind` is `change`), or they contradict each
-other (`contradiction`) and both hold. One that a person undid is not made again."""
+"""Pairs of conclusions. `kind` is `change` if the newer one changed the older one, or `contradiction` if they
+contradict each other and both hold. A pair that a person undid is not created again."""
 
 tombstones = _table(
     "tombstones",
@@ -302,7 +303,7 @@ tombstones = _table(
     Column("deleted_at", Whole, nullable=False),
     sqlite_with_rowid=False,
 )
-"""What was deleted about a peer, as a keyed hash (`engine.tombstones`), so that it does not come back."""
+"""Keyed hashes of what was deleted about a peer (`engine.tombstones`), so that it is not derived again."""
 
 conclusion_versions = _table(
     "conclusion_versions",
@@ -311,7 +312,7 @@ conclusion_versions = _table(
     Column("replaced_at", Whole, nullable=False),
     sqlite_with_rowid=False,
 )
-"""What a conclusion said before it was edited; the first version is number 1."""
+"""Earlier texts of an edited conclusion; the first version is number 1."""
 
 cards = _table(
     "cards",
@@ -320,7 +321,7 @@ cards = _table(
     Column("written_by", Text, nullable=False),
     Column("updated_at", Whole, nullable=False),
 )
-"""`written_by` is `person` or `dream`; a dream does not write over a person's card."""
+"""`written_by` is `person` or `dream`; a dream does not overwrite a person's card."""
 
 summaries = _table(
     "summaries",
@@ -376,7 +377,7 @@ jobs = _table(
     _partial("jobs_finished", "finished_at", where="finished_at IS NOT NULL"),
     sqlite_autoincrement=True,
 )
-"""Background work. Jobs of one `unit` run one after another, in order; a lease that ran out can be taken over."""
+"""Background jobs. Jobs of one `unit` run one after another, in order; an expired lease can be taken over."""
 
 job_observers = _table(
     "job_observers",
@@ -384,7 +385,7 @@ job_observers = _table(
     Index("job_observers_by_peer", "peer_id"),
     sqlite_with_rowid=False,
 )
-"""Whose view a job will change."""
+"""The observers whose view a job changes."""
 
 answers = _table(
     "answers",
@@ -399,7 +400,7 @@ answers = _table(
     _partial("answers_of_clones", "workspace_id", "answer", where="route = 'clone'"),
     sqlite_with_rowid=False,
 )
-"""First answers to requests that carried a key. `session_id` is 0 where the route is not a session's."""
+"""First responses to requests with an idempotency key. `session_id` is 0 for routes outside sessions."""
 
 merges = _table(
     "merges",
@@ -414,7 +415,7 @@ merges = _table(
     Column("created_at", Whole, nullable=False),
     Index("merges_by_name", "workspace_id", "from_name"),
 )
-"""Peers that became a part of another. While `state` is `done`, the name of one leads to the other."""
+"""Merges of one peer into another. While `state` is `done`, the name of the merged peer refers to the other."""
 
 merge_rows = _table(
     "merge_rows",
@@ -425,7 +426,7 @@ merge_rows = _table(
     Column("before", Text),
     Index("merge_rows_by_merge", "merge_id", "kind", "id"),
 )
-"""What a merge moved, so that it can be moved back."""
+"""Rows that a merge moved, so that it can be undone."""
 
 model_calls = _table(
     "model_calls",
@@ -455,7 +456,7 @@ dreams = _table(
     Column("undone_at", Whole),
     Index("dreams_by_workspace", "workspace_id", "id"),
 )
-"""What each dream added and retired, by ids."""
+"""Reports of dreams: ids of conclusions that each added and retired."""
 
 oauth_clients = _table(
     "oauth_clients",
@@ -463,7 +464,7 @@ oauth_clients = _table(
     _text("redirects"),
     Column("created_at", Whole, nullable=False),
 )
-"""Programs that the owner added to those that every server knows; `redirects` is a JSON list of URLs."""
+"""Programs that the owner added to the built-in clients; `redirects` is a JSON list of URLs."""
 
 sign_ins = _table(
     "sign_ins",
@@ -488,8 +489,8 @@ sign_ins = _table(
     Column("expires_at", Whole, nullable=False),
     Index("sign_ins_by_expiry", "expires_at"),
 )
-"""Requests to sign in, by a browser or a device. `decision` is `open`, `allowed`, `denied`, or `spent` once the tokens
-were handed out."""
+"""Requests to sign in, from a browser or a device. `decision` is `open`, `allowed`, `denied`, or `spent` after the
+tokens were issued."""
 
 grants = _table(
     "grants",
@@ -504,7 +505,7 @@ grants = _table(
     Index("grants_by_workspace", "workspace_id"),
     sqlite_autoincrement=True,
 )
-"""What the owner allowed a client: one workspace. `person` is the name given at consent."""
+"""Access that the owner granted to a client: one workspace. `person` is the name given at consent."""
 
 grant_tokens = _table(
     "grant_tokens",
@@ -520,4 +521,4 @@ grant_tokens = _table(
 """Hashes of access and refresh tokens; a refresh token is spent by its first exchange."""
 
 meta = _table("meta", Column("name", Text, primary_key=True), _text("value"))
-"""What a folder says of itself; `db.schema` reads it."""
+"""Properties of the memory, such as its format and embedder (see `db.schema`)."""

@@ -1,4 +1,4 @@
-"""Finding messages by their words: what an index of texts can do, whichever database it is in."""
+"""The interface of a full-text index of messages, for any database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hermes.memory_server.db.database import Tx
 
 MessageIds = NDArray[np.int64]
 UNREAD_AFTER, UNREAD_UNTIL = "unread_after", "unread_until"
-"""Names in `meta` of the marks between which messages are indexed as an earlier version did (`catching_up`)."""
+"""Names in `meta` of the marks that bound the messages indexed as an earlier version did (`catching_up`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchArea:
-    """Where to look: a workspace, and within it some sessions or one author."""
+    """The area of a search: a workspace, and within it some sessions or one author."""
 
     workspace_id: int
     sessions: tuple[int, ...] | None = None
@@ -26,33 +26,33 @@ class SearchArea:
 
 
 Match = Callable[[Sequence[str], int | None, tuple[int, int] | None], MessageIds]
-"""Finds words in one place, in one transaction: the newest messages that hold all of them, up to a number, the newest
-first; or those with ids between two. What costs is the place."""
+"""Return the messages in one area that contain all words, newest first: at most a given number, or those with ids in a
+range. The cost depends on the size of the area."""
 
 
 class TextIndex(Protocol):
-    """The words of all messages. It changes in the transaction that changes the messages."""
+    """The words of all messages, changed in the transaction that changes the messages."""
 
     def create(self, tx: Tx) -> None:
-        """Make it, empty, in a new database."""
+        """Create the empty index in a new database."""
 
     def add(self, tx: Tx, workspace_id: int, session_id: int, given: Iterable[tuple[int, int, str]]) -> None:
-        """Make messages of a session findable: each is given with its id, its author's and its text."""
+        """Add messages of a session, each with its id, its author's id and its text."""
 
     def add_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
-        """Make messages of a session findable, from one number to another, which are in the table already."""
+        """Add the messages of a session with numbers from `first` to `last`, which are already in the table."""
 
     def remove_part(self, tx: Tx, session_id: int, first: int, last: int) -> None:
-        """Forget messages of a session, from one number to another, which are still in the table."""
+        """Remove the messages of a session with numbers from `first` to `last`, which are still in the table."""
 
     def mend(self, tx: Tx) -> bool:
-        """Build the index again from the messages if it is gone or incomplete. Was that needed?"""
+        """Rebuild the index from the messages if it is missing or incomplete. Return True if it was rebuilt."""
 
     def respell(self, tx: Tx, after: int, last: int) -> None:
-        """Index messages anew, from the one that comes after an id up to another, that an earlier version indexed."""
+        """Index again the messages with ids in (after, last], which an earlier version indexed."""
 
     def within(self, tx: Tx, place: SearchArea) -> Match:
-        """What finds words in a place."""
+        """Return a function that finds words in an area."""
 
     def tidy(self, tx: Tx, *, begin: bool) -> bool:
-        """Remove the words of forgotten messages from the index for good, a bounded part at a time. Is there more?"""
+        """Purge one bounded part of the words of removed messages from the index. Return True if more remain."""

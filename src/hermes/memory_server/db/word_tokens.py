@@ -1,4 +1,5 @@
-"""The words of a text exactly as SQLite's full-text index splits and stems them, for other databases.
+"""Tokens of a text, exactly as SQLite's full-text index splits and stems it, for other databases. An in-memory SQLite
+computes them, since a second tokenizer could differ.
 
 SQLite itself does it, in memory: no second tokenizer could differ.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 TOKENIZE = "porter unicode61 remove_diacritics 2"
 MAX_TOKEN_CHARS = 500
-"""Longer tokens are cut, in texts and in questions alike: PostgreSQL takes lexemes of up to 2 KB."""
+"""Longer tokens are cut, in texts and queries alike: PostgreSQL limits lexemes to 2 KB."""
 _local = threading.local()
 
 
@@ -31,7 +32,7 @@ def split_tokens(texts: Sequence[str]) -> list[list[str]]:
 
 
 def _memory() -> sqlite3.Connection:
-    """Return this thread's database in memory."""
+    """Return this thread's in-memory database."""
     memory: sqlite3.Connection | None = getattr(_local, "memory", None)
     if memory is None:
         memory = _local.memory = sqlite3.connect(":memory:", isolation_level=None)

@@ -1,1 +1,1 @@
-"""What the memory server knows: every function takes an open transaction and returns plain values."""
+"""The memory engine: every function takes an open transaction and returns plain values."""

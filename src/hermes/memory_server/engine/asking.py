@@ -1,4 +1,4 @@
-"""What a question asks for, in one workspace."""
+"""Parsing of a question into search words, in one workspace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.memory_server.db.tables import peers
 from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.sentences import asks_for_secret
 from hermes.ranking.dates import Dates, asks_when, find_dates
-from hermes.ranking.names import SPELLINGS, TEXTS_KEPT, leave_out, spellings
+from hermes.ranking.names import MAX_CACHED_TEXTS, MAX_SPELLINGS, leave_out, spellings
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, speaks_of_oneself
 from hermes.ranking.words import split_words, telling_words
 
@@ -27,25 +27,29 @@ def _naming(names: int) -> PreparedStatement:
     )
 
 
-NAMED = {names: _naming(names) for names in (12, 36, SPELLINGS)}
-"""Which of so many names are peers: the fewer names, the faster."""
+NAMED = {names: _naming(names) for names in (12, 36, MAX_SPELLINGS)}
+"""Statements that find which of several names are peers, by the number of names: fewer names are faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchWords:
-    """A question as a search uses it. Names of peers are taken out of its text: they say who is meant, not what."""
+    """A question as a search uses it. Names of peers are removed from its text, because they say who it is about, not
+    what.
+    """
 
     text: str
     words: tuple[str, ...]
     vector: Vector
     named: frozenset[int]
-    """The peers that it names."""
+    """The peers that the question names."""
     dates: Dates
     asks_when: bool
     of_oneself: bool
-    """It names nobody, and who asks it asks about themselves."""
+    """True if the question names nobody, and its asker asks about themselves."""
     withheld: int
-    """Traits of messages that it does not bring: what was not to be remembered, and secrets unless it asks for one."""
+    """Traits of messages that are left out: those that a person asked not to remember, and secrets unless the question
+    asks for one.
+    """
 
 
 def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWords:
@@ -65,14 +69,14 @@ def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWor
     )
 
 
-@lru_cache(maxsize=TEXTS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
 def find_withheld(question: str) -> int:
     """Return the traits of messages that a question does not bring."""
     return UNWANTED if asks_for_secret(question) else UNWANTED | CONFIDENTIAL
 
 
 def without_names(tx: Tx, workspace_id: int, text: str) -> str:
-    """A question without the names of peers."""
+    """Return a question without the names of peers."""
     return leave_out(text, [*_named(tx, workspace_id, text).values()])
 
 

@@ -1,4 +1,4 @@
-"""From a question to the messages that may answer it (candidates), each with the evidence for it."""
+"""Find the messages that may answer a question (candidates), each with the evidence for it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from hermes.memory_server.engine.words import WordHolders, find_holders
 from hermes.ranking import traits
 from hermes.ranking.dates import Dates
 from hermes.ranking.relative_times import resolve
-from hermes.ranking.scoring import ESSAY, LONG, Evidence, Flags, Floats, is_exact, rarity
+from hermes.ranking.scoring import MIN_ESSAY_WORDS, MIN_LONG_WORDS, Evidence, Flags, Floats, is_exact, rarity
 from hermes.ranking.words import is_pair
 
-BY_WORDS = 250
-BY_MEANING = 120
-"""How many candidates are taken by their words and by their meaning; half as many within one session or author."""
-LOOKED_AT = 5000
-"""Up to how many of the closest messages are checked one by one against a filter. If too few of them pass, the filter
-is evaluated for all messages instead."""
-FURTHER = 0.5
-"""A word two messages back counts for this share of what it counts one message back."""
-HAPPENED = 0.25
-"""What happened on a date fits it better by this share than what was said on it."""
-HAPPENED_WORDS = 120
-"""Only messages of up to so many words are read for when something happened, since a question waits for it."""
-REPEATED = 3
-"""A word that a session repeats counts at most so many times."""
+MAX_WORD_CANDIDATES = 250
+MAX_MEANING_CANDIDATES = 120
+"""The number of candidates chosen by words, and by meaning; half as many within one session or author."""
+MAX_CHECKED_MESSAGES = 5000
+"""The number of closest messages that are checked one by one against a filter. If too few pass, the filter is
+evaluated for all messages instead.
+"""
+SECOND_PRECEDING_WEIGHT = 0.5
+"""The weight of a word two messages back, relative to a word one message back."""
+EVENT_DATE_WEIGHT = 0.25
+"""How much better a date fits messages about an event on that day than messages written on that day."""
+MAX_EVENT_WORDS = 120
+"""Only messages of up to this many words are searched for the time of an event, because the question waits for it."""
+MAX_COUNTED_REPEATS = 3
+"""How often a word that a session repeats is counted at most."""
 Masks = NDArray[Any]
 MASKS: dict[int, type[np.unsignedinteger[Any]]] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-"""A bit for each word of a question: there are no more than 48."""
+"""The number types of masks, by their bits. A mask has one bit per word of the question; there are at most 48."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,20 @@ class Candidates:
     ids: MessageIds
     evidence: Evidence
     known: float
-    """The share of the question's words that anybody uses."""
+    """The share of the question's words that any message uses."""
     rows: Positions
-    """Where they are in the outline."""
+    """Their rows in the index."""
 
 
 def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, allowed: Allowed | None) -> Candidates:
-    """The messages of a place that hold the words, or are close in meaning, or come right after one of these."""
+    """Return the messages of an area that hold the words, are close in meaning, or directly follow one of these."""
     rows = seen.rows
     inside = _inside(rows, place)
     within = None if inside is None else inside.nonzero()[0]
     size = len(rows) if within is None else len(within)
     held = HeldWords(rows, find_holders(tx, seen, place, inside, asked, allowed), asked, size)
     chosen = np.zeros(len(rows), dtype=bool)
-    chosen[held.best(BY_WORDS if within is None else BY_WORDS // 2)] = True
+    chosen[held.best(MAX_WORD_CANDIDATES if within is None else MAX_WORD_CANDIDATES // 2)] = True
     chosen[rows.begin(_by_meaning(tx, rows, within, asked, allowed))] = True
     following = _following(rows, chosen.nonzero()[0], place)
     if allowed is not None and len(following):
@@ -78,29 +79,31 @@ def find_candidates(tx: Tx, seen: Seen, place: SearchArea, asked: SearchWords, a
 
 
 class HeldWords:
-    """Which rows hold which words of a question. The words that a row holds are the bits of one number, its mask."""
+    """A table of which rows hold which words of a question. The words of a row are the bits of one number, its mask."""
 
     def __init__(self, rows: OutlineRows, holders: WordHolders, asked: SearchWords, size: int) -> None:
-        """`size` is how many messages the words were looked for in."""
+        """`size` is the number of messages that were searched for the words."""
         self.words, self.rows = holders.words, holders.rows
         counts = np.array([len(places) for places in self.rows], dtype=np.float32)
-        weights = rarity(counts, size)  # how much each word tells
+        weights = rarity(counts, size)  # rare words weigh more
         total = float(weights.sum())
         unknown = np.log1p(2 * size + 1) * sum(0.5 if is_pair(w) else 1.0 for w in asked.words if w not in self.words)
         self.known = float(total / max(total + unknown, 1e-6))
-        """The share of the question's words that anybody uses. A pair of characters may be no word at all."""
+        """The share of the question's words that any message uses. Pairs of characters count half: not all are
+        words.
+        """
         self.shares = weights / np.float32(max(total, 1e-6))
-        """What each word is worth; 1.0 together."""
+        """The weight of each word; the weights add up to 1.0."""
         self._sums = byte_sums(self.shares)
         kind = next(kind for bits, kind in MASKS.items() if bits >= len(self.words))
         self.masks = np.zeros(len(rows) + 1, dtype=kind)
-        """For each row of the outline. The last, NONE, is that of no message."""
+        """The mask of each row of the index. The last, NONE, stands for no message."""
         for bit, places in enumerate(self.rows):
             self.masks[places] |= kind(1 << bit)
         self.masks[holders.all_of_them] = kind((1 << len(self.words)) - 1)
 
     def share(self, masks: Masks) -> Floats:
-        """The share of the question's words that is in each of these masks."""
+        """Return the share of the question's words that each of these masks holds."""
         found: Floats = self._sums[0][masks if masks.itemsize == 1 else masks & 255]
         for place in range(1, len(self._sums)):  # a mask may have more bytes than there are words for
             found += self._sums[place][masks >> 8 * place & 255]
@@ -108,14 +111,14 @@ class HeldWords:
 
     @property
     def exact(self) -> int:
-        """The mask of numbers that are meant exactly."""
+        """The mask of numbers that must match exactly."""
         held = zip(self.words, self.rows, strict=True)
         return sum(1 << bit for bit, (word, places) in enumerate(held) if is_exact(word, len(places)))
 
     def best(self, wanted: int) -> Positions:
-        """The rows that hold most of what the question says; of equals the newest.
+        """Return the rows that hold the largest share of the question; among equals the newest.
 
-        How often a message holds a word was worth less than nothing where we measured it.
+        Counting how often a message holds a word made results worse when we measured it.
         """
         some: Positions = (self.masks[:NONE] != 0).nonzero()[0]
         if len(some) <= wanted:
@@ -127,7 +130,7 @@ class HeldWords:
 
 
 def _inside(rows: OutlineRows, place: SearchArea) -> Flags | None:
-    """Which rows are in a place; None for all."""
+    """Return which rows are in the area; None for all."""
     inside: Flags | None = None
     if place.sessions is not None:
         inside = (
@@ -147,20 +150,24 @@ def _by_meaning(
     if not asked.vector.any():
         return np.zeros(0, dtype=np.int64)
     if allowed is None:
-        return rows.nearest(asked.vector, BY_MEANING if within is None else BY_MEANING // 2, within)
-    wanted = BY_MEANING
-    while allowed.known is None and wanted <= LOOKED_AT:
+        return rows.nearest(
+            asked.vector, MAX_MEANING_CANDIDATES if within is None else MAX_MEANING_CANDIDATES // 2, within
+        )
+    wanted = MAX_MEANING_CANDIDATES
+    while allowed.known is None and wanted <= MAX_CHECKED_MESSAGES:
         near = np.unique(rows.ids[rows.nearest(asked.vector, wanted, within)])
         kept = rows.first(allowed.keep(tx, near))
-        if len(kept) >= BY_MEANING // 3 or len(near) < wanted // 2:
+        if len(kept) >= MAX_MEANING_CANDIDATES // 3 or len(near) < wanted // 2:
             return kept
         wanted *= 8
     inside = np.flatnonzero(np.isin(rows.ids, allowed.all(tx)))
-    return rows.nearest(asked.vector, BY_MEANING, inside if within is None else np.intersect1d(inside, within))
+    return rows.nearest(
+        asked.vector, MAX_MEANING_CANDIDATES, inside if within is None else np.intersect1d(inside, within)
+    )
 
 
 def _following(rows: OutlineRows, chosen: Positions, place: SearchArea) -> Positions:
-    """The messages that come right after these, in the same place."""
+    """Return the messages of the same area that directly follow these."""
     after = rows.after[rows.last(chosen)]
     after = after[(after != NONE) & (after < len(rows))]
     own: Positions = after if place.peer is None else after[rows.peers[after] == place.peer]
@@ -168,15 +175,15 @@ def _following(rows: OutlineRows, chosen: Positions, place: SearchArea) -> Posit
 
 
 def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) -> Evidence:
-    """The evidence for each message; a message is given by its first row in the outline."""
+    """Return the evidence for each message; a message is given by its first row in the index."""
     rows = seen.rows
     before = rows.before[chosen]
     kinds, kinds_before = rows.traits[chosen], rows.traits[before]
     has_before = before != NONE
-    short_before = has_before & (traits.count_words(kinds_before) < LONG)
+    short_before = has_before & (traits.count_words(kinds_before) < MIN_LONG_WORDS)
     near = np.where(short_before, before, NONE)
     further = np.where(short_before, rows.before[before], NONE)
-    further = np.where(traits.count_words(rows.traits[further]) < ESSAY, further, NONE)
+    further = np.where(traits.count_words(rows.traits[further]) < MIN_ESSAY_WORDS, further, NONE)
     own, earlier = held.masks[chosen], held.masks[near]
     only_earlier = earlier & ~own
     only_further = held.masks[further] & ~(own | earlier)
@@ -186,7 +193,7 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
     return Evidence(
         words=held.share(own),
         before=held.share(earlier),
-        only_before=held.share(only_earlier) + FURTHER * held.share(only_further),
+        only_before=held.share(only_earlier) + SECOND_PRECEDING_WEIGHT * held.share(only_further),
         meaning=meaning,
         meaning_before=meaning_before,
         exact=own & held.exact != 0,
@@ -194,7 +201,7 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
         oneself=kinds & traits.OF_ONESELF != 0,
         question=kinds & traits.IS_QUESTION != 0,
         after_question=has_before & (kinds_before & traits.ASKS != 0),
-        time=(kinds & traits.TELLS_TIME != 0) & asked.asks_when,
+        time=(kinds & traits.NAMES_TIME != 0) & asked.asks_when,
         date=np.zeros(len(chosen), dtype=np.float32),
         length=traits.count_words(kinds),
         session=np.searchsorted(sessions, session_of),
@@ -204,33 +211,36 @@ def weigh(seen: Seen, chosen: Positions, asked: SearchWords, held: HeldWords) ->
 
 
 def _fit_dates(tx: Tx, rows: OutlineRows, chosen: Positions, dates: Dates) -> Floats:
-    """How well the dates of a question fit the day of each message, or what it says of other days ("last month")."""
+    """Return how well the question's dates fit the day of each message, or the days that its text names ("last
+    month").
+    """
     said = dates.fit(rows.days[chosen])
     kinds = rows.traits[chosen]
-    read = (kinds & traits.TELLS_TIME != 0) & (traits.count_words(kinds) <= HAPPENED_WORDS)
+    read = (kinds & traits.NAMES_TIME != 0) & (traits.count_words(kinds) <= MAX_EVENT_WORDS)
     telling = rows.ids[chosen[read]].tolist()
     query = select(messages.c.id, messages.c.content, messages.c.created_at).where(messages.c.id.in_(telling))
     happened = np.zeros(len(chosen), dtype=np.float32)
     places = {message: place for place, message in enumerate(rows.ids[chosen].tolist())}
     for message, text, created_at in tx.execute(query):
         happened[places[message]] = dates.fit_times(resolve(text, times.to_day(created_at)))
-    fits: Floats = np.maximum(said, happened) + HAPPENED * happened
+    fits: Floats = np.maximum(said, happened) + EVENT_DATE_WEIGHT * happened
     return fits
 
 
 def _by_named(authors: NDArray[np.int32], kinds: NDArray[np.int32], asked: SearchWords) -> Flags:
-    """Which messages are by the person that the question means: the one that it names. A question about oneself means
-    messages in which somebody speaks of themselves, unless they are as long as an assistant's."""
+    """Return which messages are by the person that the question is about: the only peer that it names. For a question
+    about oneself, these are messages whose authors speak of themselves, unless they are as long as an assistant's.
+    """
     meant: Flags = authors == (next(iter(asked.named)) if len(asked.named) == 1 else NONE)
     if asked.of_oneself:
-        meant = (kinds & traits.OF_ONESELF != 0) & (traits.count_words(kinds) < LONG)
+        meant = (kinds & traits.OF_ONESELF != 0) & (traits.count_words(kinds) < MIN_LONG_WORDS)
     return meant
 
 
 def _closeness(
     rows: OutlineRows, chosen: Positions, before: NDArray[np.int32], asked: SearchWords
 ) -> tuple[Floats, Floats]:
-    """How close each message is, by the closest of its pieces, and how close the row before it is; 0 for NONE."""
+    """Return the closeness of each message (of its closest piece) and of the row before it; 0 for NONE."""
     pieces = None if rows.is_dense else rows.last(chosen) - chosen + 1
     if pieces is not None and len(pieces) and pieces.max() > 1:
         starts = np.cumsum(pieces) - pieces
@@ -238,7 +248,7 @@ def _closeness(
     else:
         starts, every = None, chosen
     wanted = np.zeros(len(rows) + 1, dtype=bool)
-    wanted[every] = wanted[before] = True  # what comes before a candidate is mostly one itself
+    wanted[every] = wanted[before] = True  # a message before a candidate is usually a candidate too
     wanted[NONE] = False
     found = wanted.nonzero()[0]
     close = np.zeros(len(rows) + 1, dtype=np.float32)
@@ -248,13 +258,13 @@ def _closeness(
 
 
 def _distinct(numbers: Positions) -> Positions:
-    """In order, each once."""
+    """Return the sorted distinct numbers."""
     ordered = np.sort(numbers)
     return np.concatenate([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
 def _session_words(rows: OutlineRows, sessions: Positions, held: HeldWords) -> Floats:
-    """The share of the question's words that each session holds; more when they come again."""
+    """Return the share of the question's words that each session holds; repeated words count more."""
     if len(sessions) < 2:
         return np.zeros(len(sessions))
     counts = np.zeros((len(held.rows), len(sessions)), dtype=np.float32)
@@ -264,5 +274,5 @@ def _session_words(rows: OutlineRows, sessions: Positions, held: HeldWords) -> F
         known = found < len(sessions)
         found, where = found[known], where[known]
         line[:] = np.bincount(found[sessions[found] == where], minlength=len(sessions))
-    shares: Floats = held.shares @ np.sqrt(np.minimum(counts, REPEATED) / REPEATED)
+    shares: Floats = held.shares @ np.sqrt(np.minimum(counts, MAX_COUNTED_REPEATS) / MAX_COUNTED_REPEATS)
     return shares

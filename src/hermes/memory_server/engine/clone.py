@@ -1,8 +1,8 @@
-"""A copy of a session, up to a message: its messages and members, in the same workspace and nowhere else.
+"""Clones of a session, up to a message: its messages and members, in the same workspace.
 
-    begin (a hidden session) ── copy, part by part ── finish (it is shown)
+begin (a hidden session) ── copy, part by part ── finish (it is shown)
 
-Others write in between. A copy that is not finished within an hour is removed again.
+Other writers run in between. A clone that is not finished within an hour is removed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hermes.memory_server.faults import Conflict, Missing
 from hermes.memory_server.ids import new_id
 
 COPIED = ("workspace_id", "peer_id", "seq", "content", "metadata", "token_count", "created_at", "file")
-PART = 25
-"""How many messages are copied in one transaction."""
-PATIENCE = 3600 * 1_000_000
-"""Microseconds after which a copy that was begun is given up."""
+MESSAGES_PER_TRANSACTION = 25
+"""The number of messages that one transaction copies."""
+CLONE_TIMEOUT_MICROSECONDS = 3600 * 1_000_000
+"""The time after which an unfinished clone is removed."""
 
 
 def _copy_vectors(traits: str) -> TextClause:
@@ -41,7 +41,7 @@ def _copy_vectors(traits: str) -> TextClause:
 
 
 VECTORS, VECTORS_ANEW = _copy_vectors("old.traits"), _copy_vectors("traits_of(new.content)")
-"""The second is for a folder of an earlier version: what its messages are like may not have been read yet."""
+"""The second statement is for folders of an earlier version, whose messages may have no traits yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Copy:
 
 
 def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: int) -> Copy:
-    """Make a hidden session under a new name. Nothing is learnt from the copied messages a second time."""
+    """Create a hidden session under a new name. Nothing is concluded from the copied messages a second time."""
     source = lock_session(tx, workspace, name)
     last = source.message_count if message_id is None else get_message(tx, workspace, name, message_id).seq
     new_name = new_id()
@@ -64,14 +64,22 @@ def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: i
         raise Conflict(f"Session {new_name} exists already")
     tx.execute(update(sessions).where(sessions.c.id == copy_id).values(is_active=False))
     removal = {"session": copy_id}
-    add_job(tx, "delete_session", _unit(copy_id), at, source.workspace_id, removal, not_before=at + PATIENCE)
+    add_job(
+        tx,
+        "delete_session",
+        _unit(copy_id),
+        at,
+        source.workspace_id,
+        removal,
+        not_before=at + CLONE_TIMEOUT_MICROSECONDS,
+    )
     return Copy(workspace, name, source.id, copy_id, new_name, last)
 
 
 def copy_part(tx: Tx, copy: Copy, after: int) -> int:
-    """Copy some of the messages that come after number `after`. Returns the number up to which all are copied."""
-    get_session(tx, copy.workspace, copy.source)  # one that was deleted meanwhile is not copied
-    last = min(after + PART, copy.last)
+    """Copy some of the messages after number `after`. Return the number of the last message copied."""
+    get_session(tx, copy.workspace, copy.source)  # raises if it was deleted meanwhile
+    last = min(after + MESSAGES_PER_TRANSACTION, copy.last)
     query = select(messages).where(messages.c.session_id == copy.source_id, messages.c.seq > after)
     rows = tx.execute(query.where(messages.c.seq <= last).order_by(messages.c.seq)).all()
     taken = [{column: getattr(row, column) for column in COPIED} for row in rows]
@@ -86,7 +94,7 @@ def copy_part(tx: Tx, copy: Copy, after: int) -> int:
 
 
 def finish_clone(tx: Tx, copy: Copy, at: int) -> Record:
-    """Show the copy, with the members of the original."""
+    """Show the clone, with the members of the original."""
     source = get_session(tx, copy.workspace, copy.source)
     shown = {"message_count": copy.last, "removals": source.removals, "is_active": True}
     tx.execute(update(sessions).where(sessions.c.id == copy.id).values(shown))
@@ -99,7 +107,7 @@ def finish_clone(tx: Tx, copy: Copy, at: int) -> Record:
 
 
 def abandon_clone(tx: Tx, copy: Copy) -> None:
-    """Have a copy that cannot be finished removed now, not after an hour."""
+    """Have an unfinished clone removed now instead of after an hour."""
     tx.execute(update(jobs).where(jobs.c.unit == _unit(copy.id), text(OPEN_JOB)).values(not_before=0))
 
 

@@ -1,6 +1,6 @@
-"""Summaries by a model. Lines that are known stay as they are, so the beginning does not change with every summary; the
-model adds lines about what is new, each resting on messages that it cites. What it says nothing useful about is
-extracted by rule."""
+"""Summaries by a model. Existing lines are kept, so the beginning does not change with every summary. The model adds
+lines about new messages and cites them; messages for which it gives no usable line are extracted by rule.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.types import Json
 
-MODEL_MESSAGES = 120
+MAX_MODEL_MESSAGES = 120
 """Of more new messages than this, the older ones are extracted by rule."""
 DEADLINE_SECONDS = 300.0
 ORDER = (
@@ -26,9 +26,9 @@ ORDER = (
 
 
 async def compose_lines(model: MemoryModel, kind: str, rows: Sequence[Record]) -> list[str]:
-    """Return lines about messages, those of a model marked. Raises ModelWaiting where it cannot be asked now."""
-    lines = [line for line in map(write_line, rows[:-MODEL_MESSAGES]) if line]
-    left = list(rows[-MODEL_MESSAGES:])
+    """Return lines about messages; lines by the model are marked. Raise ModelWaiting if it cannot be asked now."""
+    lines = [line for line in map(write_line, rows[:-MAX_MODEL_MESSAGES]) if line]
+    left = list(rows[-MAX_MODEL_MESSAGES:])
     while left:
         numbered = NumberedLines(model.room_tokens([_orders(kind)], max_tokens=MAX_TOKENS[kind] // 2))
         given: list[Record] = []

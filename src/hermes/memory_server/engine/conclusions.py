@@ -38,7 +38,7 @@ from hermes.memory_server.engine.peers import is_shown, peer_in
 from hermes.memory_server.engine.sessions import session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.tidying import queue_log_tidying
-from hermes.memory_server.engine.tombstones import buried_at, bury
+from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
 from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
@@ -56,8 +56,9 @@ SAYS_THE_SAME = and_(
     twin.c.deleted_at.is_(None),
     twin.c.retired_at.is_(None),
 )
-"""SQL condition: the conclusion itself, or another one of a session that says the same. What clients conclude without a
-session stays apart."""
+"""SQL condition: the conclusion itself, or one from another session that says the same. Conclusions that clients
+create without a session are kept apart.
+"""
 COLUMNS = (
     *(column for column in conclusions.c if column is not conclusions.c.vector),
     select(func.sum(twin.c.times_derived)).where(SAYS_THE_SAME).scalar_subquery().label("mentions"),
@@ -113,13 +114,13 @@ LINK = PreparedStatement(inserting(conclusion_messages))
 READ_FROM_MESSAGES = PreparedForList(
     lambda ids: select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.conclusion_id.in_(ids)), 10
 )
-FORGOTTEN = "forgotten_at"
-"""The key in the metadata of a conclusion that says when it was deleted before it was said anew."""
+FORGOTTEN_AT_KEY = "forgotten_at"
+"""The metadata key with the time at which the same conclusion was deleted before."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewConclusion:
-    """A conclusion that a client gives us; with a key it is stored once."""
+    """A conclusion that a client creates; with an idempotency key it is stored once."""
 
     content: str
     observer: str
@@ -130,12 +131,12 @@ class NewConclusion:
 
 
 def select_conclusions() -> Select[Any]:
-    """Conclusions that are shown, with the names that they are shown with."""
+    """Return a query for the visible conclusions, with the names that they are shown with."""
     return select(*COLUMNS).select_from(CONCLUSIONS).where(LIVE)
 
 
 def without_messages(tx: Tx, rows: Sequence[Record]) -> list[Record]:
-    """Return the conclusions that were read from no message."""
+    """Return the conclusions that come from no message."""
     read = {row.conclusion_id for row in READ_FROM_MESSAGES.rows(tx, [row.id for row in rows])}
     return [row for row in rows if row.id not in read]
 
@@ -149,7 +150,7 @@ BRIEF_BY_IDS = PreparedForList(lambda ids: select(*BRIEF).where(conclusions.c.id
 
 
 def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int) -> list[Record]:
-    """Store conclusions as they are given; peers and sessions must exist, and nothing is held about a scope."""
+    """Store conclusions as given. Their peers and sessions must exist, and none may be about a scope."""
     place = get_workspace(tx, workspace)
     made: list[int] = []
     for new in given:
@@ -162,14 +163,14 @@ def create_conclusions(tx: Tx, workspace: str, given: Sequence[NewConclusion], a
 
 
 def find_conclusions(tx: Tx, ids: Iterable[int]) -> list[Record]:
-    """The conclusions with these ids, in this order; those that are gone are left out."""
+    """Return the conclusions with these ids, in this order; missing ones are left out."""
     wanted = list(ids)
     found = {row.id: row for row in BY_IDS.rows(tx, wanted)}
     return [found[row_id] for row_id in wanted if row_id in found]
 
 
 def find_brief(tx: Tx, ids: Iterable[int]) -> dict[int, Record]:
-    """Return, by their ids, the columns of conclusions that a choice among them needs."""
+    """Return the columns that ranking needs, by conclusion id."""
     return {row.id: row for row in BRIEF_BY_IDS.rows(tx, list(ids))}
 
 
@@ -185,9 +186,9 @@ def insert_conclusion(
     vector: bytes,
     message_ids: Iterable[int] = (),
 ) -> int:
-    """One more explicit conclusion; the id of its row. What it changes is found now."""
-    buried = buried_at(tx, collection_id, content)
-    metadata = {} if buried is None else {FORGOTTEN: times.to_wire(buried)}
+    """Insert an explicit conclusion, settle what it changes, and return its row id."""
+    buried = find_tombstone_time(tx, collection_id, content)
+    metadata = {} if buried is None else {FORGOTTEN_AT_KEY: times.to_wire(buried)}
     made = INSERT.add(
         tx,
         public_id=new_id(),
@@ -209,30 +210,31 @@ def insert_conclusion(
 
 
 def link_messages(tx: Tx, conclusion_id: int, message_ids: Iterable[int]) -> None:
-    """Remember which messages a conclusion came from."""
+    """Store which messages a conclusion comes from."""
     LINK.run_many(tx, [{"message_id": message, "conclusion_id": conclusion_id} for message in message_ids])
 
 
 def twins(tx: Tx, row: Record) -> list[int]:
-    """Return the ids of the conclusions of a collection that say the same, each in a session of its own."""
+    """Return the ids of the conclusions of the collection that say the same, one per session."""
     same = (conclusions.c.collection_id == row.collection_id, conclusions.c.digest == row.digest, LIVE)
     return list(tx.execute(select(conclusions.c.id).where(*same, conclusions.c.level == row.level)).scalars())
 
 
 def message_ids(tx: Tx, ids: Sequence[int]) -> list[int]:
-    """Return the messages that conclusions came from, the oldest first."""
+    """Return the ids of the messages that conclusions come from, the oldest first."""
     query = select(conclusion_messages.c.message_id).where(conclusion_messages.c.conclusion_id.in_(ids)).distinct()
     return list(tx.execute(query.order_by(conclusion_messages.c.message_id)).scalars())
 
 
 def digest(content: str) -> str:
-    """A hash that is equal for texts that differ only in case or in spaces around them."""
+    """Return a hash that ignores case and surrounding spaces."""
     return hashlib.sha256(content.strip().lower().encode()).hexdigest()[:24]
 
 
 def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: int) -> int:
-    """The id of the collection of what one peer holds about another, made where it is missing and locked until this
-    transaction ends."""
+    """Return the id of the collection of one peer's conclusions about another, created if missing, and locked until
+    this transaction ends.
+    """
     found = lock_collection(tx, observer_id, observed_id)
     if found is not None:
         return found
@@ -241,19 +243,19 @@ def ensure_collection(tx: Tx, workspace_id: int, observer_id: int, observed_id: 
 
 
 def lock_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
-    """As `ensure_collection`, but None where there is no collection yet."""
+    """Like `ensure_collection`, but return None if the collection does not exist."""
     found = LOCK_PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
     return None if found is None else int(found.id)
 
 
 def find_collection(tx: Tx, observer_id: int, observed_id: int) -> int | None:
-    """The id of that collection for reading, without a lock; None where there is none yet."""
+    """Return the id of the collection without a lock, or None if it does not exist."""
     found = PAIR.first(tx, observer_id=observer_id, observed_id=observed_id)
     return None if found is None else int(found.id)
 
 
 def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
-    """One conclusion; refused when it is not there or deleted."""
+    """Return one conclusion. Raise Missing if it does not exist or was deleted."""
     place = get_workspace(tx, workspace)
     query = select_conclusions().where(conclusions.c.public_id == public_id, conclusions.c.workspace_id == place.id)
     found = tx.execute(query).first()
@@ -263,10 +265,11 @@ def get_conclusion(tx: Tx, workspace: str, public_id: str) -> Record:
 
 
 def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
-    """Delete one, wherever it was said, with its copies in scopes. It is found nowhere any more, nor in the file, and
-    does not come back."""
+    """Delete a conclusion, its equals of other sessions and its copies in scopes. It is removed from the file as well,
+    and is not created again from old messages.
+    """
     found = get_conclusion(tx, workspace, public_id)
-    bury(tx, found.collection_id, [found.content], at)
+    add_tombstones(tx, found.collection_id, [found.content], at)
     own = select(collections.c.observed_id).where(collections.c.id == found.collection_id).scalar_subquery()
     scoped = and_(collections.c.observed_id == own, peers.c.kind == "scope")
     held = select(conclusions.c.id, conclusions.c.collection_id).join_from(conclusions, collections)
@@ -278,14 +281,16 @@ def delete_conclusion(tx: Tx, workspace: str, public_id: str, at: int) -> None:
 
 
 def remove_conclusions(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
-    """Remove conclusions of one collection, and let whoever holds their vectors read them again."""
+    """Remove conclusions of one collection, and mark the collection as changed."""
     drop_conclusions(tx, ids, at)
-    let_go(tx, collection_id)
+    mark_collection_changed(tx, collection_id)
     trim_card(tx, collection_id)
 
 
 def drop_conclusions(tx: Tx, ids: Sequence[int], at: int) -> None:
-    """Remove the rows of conclusions and all that belongs to them. What they superseded holds again."""
+    """Remove the rows of conclusions and everything that belongs to them. Conclusions that they superseded are current
+    again.
+    """
     for part in in_parts(ids):
         for table in (conclusion_messages, conclusion_versions):
             tx.execute(delete(table).where(table.c.conclusion_id.in_(part)))
@@ -293,15 +298,15 @@ def drop_conclusions(tx: Tx, ids: Sequence[int], at: int) -> None:
     release(tx, ids, at)
 
 
-def let_go(tx: Tx, collection_id: int) -> None:
-    """Mark a collection as changed: processes that keep its vectors in memory read them again."""
+def mark_collection_changed(tx: Tx, collection_id: int) -> None:
+    """Mark a collection as changed, so that processes that cache its vectors read them again."""
     tx.execute(
         update(collections).where(collections.c.id == collection_id).values(generation=collections.c.generation + 1)
     )
 
 
 def trim_card(tx: Tx, collection_id: int) -> None:
-    """Take out of a card that no person wrote what no conclusion says any more."""
+    """Remove from a card that no person wrote the lines that no conclusion states any more."""
     made = (cards.c.collection_id == collection_id, cards.c.written_by == "dream")
     stored = tx.execute(select(cards.c.lines).where(*made)).scalar_one_or_none()
     lines: list[str] = [] if stored is None else json.loads(stored)
@@ -315,8 +320,10 @@ def trim_card(tx: Tx, collection_id: int) -> None:
 
 
 def list_conclusions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
-    """Conclusions, the newest first; `reverse` turns it around. None in a workspace that is not there. What was said in
-    several sessions is one line, unless the filter asks for more than whose it is and about whom."""
+    """Return a page of conclusions, the newest first, or the oldest first with `reverse`; an empty page if the
+    workspace does not exist. Equal conclusions of several sessions are one row, unless the filter uses more than
+    peers and level.
+    """
     place = workspace_id_of(tx, workspace)
     own = [conclusions.c.workspace_id == place, build_filter(follow_names(tx, place, filters), FIELDS)]
     if OF_PEERS.issuperset(filters or ()):

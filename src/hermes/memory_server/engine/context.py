@@ -1,4 +1,4 @@
-"""A session's context within a budget of tokens: what is held about a peer, a summary, and the newest messages."""
+"""A session's context within a token budget: conclusions about a peer, a summary, and the newest messages."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ SIZES = PreparedStatement(
     .order_by(messages.c.seq.desc())
 )
 SUMMARY_SHARE = 0.4
-"""How much of the budget a summary may take."""
+"""The share of the budget that a summary may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What fits: the summary, if any, and the messages after it, in order."""
+    """The part of a session that fits a budget: the summary, if any, and the messages after it, in order."""
 
     summary: Record | None
     messages: Sequence[Record]
     whole: bool
-    """Whether every message of the session is either here or covered by the summary."""
+    """True if every message of the session is either included or covered by the summary."""
 
     @property
     def size(self) -> int:
         return sum(row.token_count for row in (*self.messages, *([self.summary] if self.summary else [])))
 
-    def leaves_unsaid(self, rows: Sequence[Record]) -> list[Record]:
-        """Those of the conclusions, all about one peer, that the messages here do not already say word for word."""
+    def find_unstated(self, rows: Sequence[Record]) -> list[Record]:
+        """Return the conclusions, all about one peer, that the messages here do not already state word for word."""
         if not rows:
             return []
         peer = rows[0].observed
@@ -54,10 +54,11 @@ class Window:
 def share_budget(
     tx: Tx, session: Record, budget: int, held: Sequence[Record], *, with_summary: bool
 ) -> tuple[Sequence[Record], Window]:
-    """Which of the conclusions to show, given in the order of their worth, and the session in what they leave.
+    """Choose which conclusions to show, given the most useful first, and fill the rest of the budget with the session.
 
-    Where it does not fit in whole, conclusions that only repeat it make room. Those that are no longer said by what is
-    shown come back, in at most half of the room."""
+    If the whole session does not fit, conclusions that only repeat it are dropped. Those that the shown part no longer
+    states are added back, in at most half of the room.
+    """
     kept = _choose_held(tx, session, budget, held, with_summary=with_summary)
     return kept, fill_window(tx, session, budget - _cost(kept), with_summary=with_summary)
 
@@ -72,15 +73,15 @@ def _choose_held(
 
     if not held or fill(budget - _cost(held)).whole:
         return held
-    apart = _take(fill(budget).leaves_unsaid(held), budget)
+    apart = _take(fill(budget).find_unstated(held), budget)
     if len(apart) == len(held):
         return held
     rest = budget - _cost(apart)
-    missed = fill(rest).leaves_unsaid(held)
+    missed = fill(rest).find_unstated(held)
     window = fill(rest - min(_cost(missed) - _cost(apart), max(rest, 0) // 2))
     shown = {row.id: row for row in apart}
     room = rest - window.size
-    for row in window.leaves_unsaid(held):
+    for row in window.find_unstated(held):
         if row.id not in shown and (cost := _cost([row])) <= room:
             shown[row.id] = row
             room -= cost
@@ -88,7 +89,7 @@ def _choose_held(
 
 
 def _take(rows: Sequence[Record], room: int) -> Sequence[Record]:
-    """All rows if there is room for them, else as many of the first."""
+    """Return all rows if they fit, else as many of the first as fit."""
     if _cost(rows) <= room:
         return rows
     ends = accumulate(_cost([row]) for row in rows)
@@ -104,8 +105,9 @@ def _cost(rows: Sequence[Record]) -> int:
 
 
 def fill_window(tx: Tx, session: Record, budget: int, *, with_summary: bool) -> Window:
-    """The summary that fits best and the newest messages since. Where none fits, nor all messages, the newest messages
-    stand beside what an extract tells of the others, cut to its share."""
+    """Return the best summary that fits and the newest messages after it. If no summary fits, and not all messages do,
+    the newest messages stand beside an extract of the others, cut to its share.
+    """
     found = read_summaries(tx, session.id) if with_summary else {}
     window = _fill_uncut(tx, session, budget, found)
     if window.summary is not None or window.whole:
@@ -129,7 +131,7 @@ def _fill(tx: Tx, session: Record, budget: int, summary: Record | None, start: i
 
 
 def read_summary(tx: Tx, session_id: int, tokens: int) -> str | None:
-    """Return the text of the summary that fits into its share of a budget, or of an extract cut to it; else None."""
+    """Return the text of the summary that fits its share of a budget, or of an extract cut to it; else None."""
     found, share = read_summaries(tx, session_id), int(SUMMARY_SHARE * tokens)
     chosen = _choose_summary(found, share) or _cut_newest(found, share, "")
     return None if chosen is None else str(chosen.content)
@@ -143,14 +145,16 @@ def _choose_summary(found: Mapping[str, Record], budget: int) -> Record | None:
 
 
 def _cut_newest(found: Mapping[str, Record], budget: int, said: str) -> Record | None:
-    """The summary that covers most, without what is said beside it and cut to a budget; None where none can be cut."""
+    """Return the summary that covers most, without lines that `said` contains, cut to a budget; None if none can be
+    cut.
+    """
     newest = max(found.values(), key=lambda one: (one.seq, one.kind == "short"), default=None)
     cut = None if newest is None else cut_extract(newest.content, budget, said)
     return None if newest is None or cut is None else newest._replace(content=cut, token_count=count_tokens(cut))
 
 
 def _first_that_fits(tx: Tx, session: Record, room: int, start: int) -> int:
-    """The number of the first message to show; 0 when not even the newest fits."""
+    """Return the number of the first message to show; 0 if not even the newest fits."""
     first, step = 0, 64
     last = session.message_count
     while last >= start:

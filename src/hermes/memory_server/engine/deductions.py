@@ -1,6 +1,7 @@
-"""Conclusions that a model draws from what a person said. Each has its premises by id and their quotes, is marked as
-drawn, and goes when its premises go. Only what the person said of themselves is a premise: neither what an agent
-replied, nor what was recalled, nor what was drawn before."""
+"""Conclusions that a model draws from a person's statements. Each has the ids and quotes of its premises, is marked as
+drawn, and is removed with its premises. Premises are only statements that the person made about themselves: never
+an agent's reply, recalled text or another drawn conclusion.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +23,18 @@ from hermes.memory_server.engine.quotes import (
     keep_own,
     quote_rows,
 )
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.ids import new_id
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.types import Json
 
-PREMISES = 100
-"""The newest statements that a model may draw from."""
-DRAWN = 12
-"""Conclusions that one dream draws at most."""
-DRAWN_CHARS = 400
+MAX_PREMISES = 100
+"""The number of newest statements that a model may draw from."""
+MAX_DRAWN_CONCLUSIONS = 12
+"""The number of conclusions that one dream draws."""
+MAX_DRAWN_CHARS = 400
 MAX_TOKENS, DEADLINE_SECONDS = 1500, 600.0
 LEVELS = {"deduction": "deductive", "generalisation": "inductive"}
 MIN_PREMISES = {"deduction": 1, "generalisation": 2}
@@ -76,14 +77,14 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class DreamProposals:
-    """What a model proposes for a dream; nothing where there is no model."""
+    """A model's proposals for a dream; empty without a model."""
 
     drawn: Sequence[Drawn] = ()
     model: str = ""
 
 
 async def propose(database: Database, embedder: Embedder, model: MemoryModel, given: JsonMap) -> DreamProposals:
-    """Ask what follows from what a peer said. Raises ModelWaiting where the model cannot be asked now."""
+    """Ask the model what follows from a peer's statements. Raise ModelWaiting if it cannot be asked now."""
     if given["kind"] != "omni":
         return DreamProposals()
 
@@ -104,39 +105,42 @@ async def propose(database: Database, embedder: Embedder, model: MemoryModel, gi
         if answer.failure.may_pass:
             raise ModelWaiting(answer.failure)
         return DreamProposals()
-    found = list(_check(lines, answer.parsed["conclusions"]))[:DRAWN]
+    found = list(_check(lines, answer.parsed["conclusions"]))[:MAX_DRAWN_CONCLUSIONS]
     vectors = await embedder.embed([one.content for one in found])
     drawn = [Drawn(one.content, one.level, one.premises, to_blob(v)) for one, v in zip(found, vectors, strict=True)]
     return DreamProposals(drawn, model.name)
 
 
 def _read_premises(tx: Tx, observer: int, observed: int) -> list[Record]:
-    """What a peer said of itself and still holds, the newest first."""
+    """Return a peer's current statements about itself, the newest first."""
     linked = conclusion_messages.join(messages, messages.c.id == conclusion_messages.c.message_id)
     said = exists().select_from(linked).where(
         conclusion_messages.c.conclusion_id == conclusions.c.id, messages.c.peer_id == observed
     )  # fmt: skip
     own = (conclusions.c.collection_id == (find_collection(tx, observer, observed) or 0), said)
     held = (conclusions.c.level == "explicit", conclusions.c.superseded_by.is_(None))
-    return list(tx.execute(select_conclusions().where(*own, *held).order_by(conclusions.c.id.desc()).limit(PREMISES)))
+    return list(
+        tx.execute(select_conclusions().where(*own, *held).order_by(conclusions.c.id.desc()).limit(MAX_PREMISES))
+    )
 
 
 def _check(lines: NumberedLines, proposed: Sequence[JsonMap]) -> Iterator[Drawn]:
-    """Yield those proposals that rest on lines and say something else than they do."""
+    """Yield the proposals that rest on lines and say something new."""
     for one in proposed:
         text = " ".join(str(one["text"]).split())
         if any(type(number) is not int or not 1 <= number <= len(lines.quotes) for number in one["lines"]):
             continue
         premises = lines.pick(one["lines"])
         is_new = digest(text) not in {digest(quote.words.partition(": ")[2]) for quote in lines.quotes}
-        is_bounded = 0 < len(text) <= DRAWN_CHARS and len(premises) >= MIN_PREMISES[one["kind"]]
+        is_bounded = 0 < len(text) <= MAX_DRAWN_CHARS and len(premises) >= MIN_PREMISES[one["kind"]]
         if is_new and is_bounded and is_within(text, [quote.text for quote in premises]):
             yield Drawn(text, LEVELS[one["kind"]], premises)
 
 
 def store_drawn(tx: Tx, workspace_id: int, collection_id: int, found: DreamProposals, at: int) -> list[str]:
-    """Store proposals whose premises all hold by now; returns their ids. What is there already, or was deleted or
-    undone once, is passed over."""
+    """Store proposals whose premises are all still current, and return their ids. Those that exist already, or that
+    were deleted or undone before, are skipped.
+    """
     added: list[str] = []
     for one in found.drawn:
         ids = [quote.row.public_id for quote in one.premises if quote.row is not None]
@@ -144,7 +148,7 @@ def store_drawn(tx: Tx, workspace_id: int, collection_id: int, found: DreamPropo
         same = (conclusions.c.collection_id == collection_id, conclusions.c.digest == digest(one.content), LIVE)
         is_known = tx.execute(select(conclusions.c.id).where(*same).limit(1)).first() is not None
         is_baseless = len(tx.execute(select(conclusions.c.id).where(*holding)).all()) < len(ids)
-        if is_baseless or is_known or buried_at(tx, collection_id, one.content) is not None:
+        if is_baseless or is_known or find_tombstone_time(tx, collection_id, one.content) is not None:
             continue
         about = {"premises": [quote.words for quote in one.premises], "model": found.model}
         values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection_id}

@@ -1,4 +1,4 @@
-"""Deleting for good: first out of sight, then out of the file, in the background."""
+"""Deletion: rows are hidden at once and removed from the file in the background."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ from hermes.memory_server.engine.truth import release
 from hermes.memory_server.engine.workspaces import DELETED, lock_workspace
 from hermes.memory_server.faults import Conflict
 
-PART = 50
-"""How many rows are removed in one transaction. Few, since other writers wait meanwhile."""
+ROWS_PER_TRANSACTION = 50
+"""The number of rows that one transaction removes. Small, because other writers wait meanwhile."""
 
 
 def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Hide the session and what came from it at once, and queue its removal."""
+    """Hide the session and everything that came from it at once, and queue its removal."""
     session = lock_session(tx, workspace, name)
     tx.execute(update(sessions).where(sessions.c.id == session.id).values(is_active=False))
     _drop_jobs_in(tx, session)
     forget_session_answers(tx, session.workspace_id, session.name)
-    touched = _let_go(tx, session.id)
+    touched = _mark_collections_changed(tx, session.id)
     tx.execute(update(conclusions).where(conclusions.c.session_id == session.id).values(deleted_at=at))
     release(tx, list(tx.execute(select(conclusions.c.id).where(conclusions.c.session_id == session.id)).scalars()), at)
     for collection_id in touched:
@@ -69,7 +69,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
 
 
 def delete_workspace(tx: Tx, name: str, at: int) -> None:
-    """Free the name at once and queue the removal; refused while a session is alive."""
+    """Free the name at once and queue the removal. Raise Conflict while a session is active."""
     place = lock_workspace(tx, name)
     alive = select(sessions.c.id).where(sessions.c.workspace_id == place.id, sessions.c.is_active.is_(True)).limit(1)
     if tx.execute(alive).first() is not None:
@@ -81,13 +81,13 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
 
 
 def purge_session(tx: Tx, session_id: int, at: int) -> bool:
-    """Remove a part of a session and of all that came from it. Is there more?"""
+    """Remove a part of a session and of everything that came from it. Return True if more is left."""
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
         return False
     if _purge_first_messages(tx, row):
         return True
-    _let_go(tx, session_id)
+    _mark_collections_changed(tx, session_id)
     if purge_conclusions(tx, conclusions.c.session_id == session_id, at):
         return True
     if _purge_rows(tx, answers, answers.c.workspace_id == row.workspace_id, answers.c.session_id == session_id):
@@ -103,17 +103,19 @@ def purge_session(tx: Tx, session_id: int, at: int) -> bool:
 
 
 def _purge_first_messages(tx: Tx, session: Row[Any]) -> bool:
-    """Remove the first messages, with what makes them findable. Is there more?"""
-    query = select(messages).where(messages.c.session_id == session.id).order_by(messages.c.seq).limit(PART)
+    """Remove the session's first messages, with their index entries. Return True if more are left."""
+    query = (
+        select(messages).where(messages.c.session_id == session.id).order_by(messages.c.seq).limit(ROWS_PER_TRANSACTION)
+    )
     rows = tx.execute(query).all()
     if rows:
         text_index(tx).remove_part(tx, session.id, rows[0].seq, rows[-1].seq)
         drop_messages(tx, rows)
-    return len(rows) == PART
+    return len(rows) == ROWS_PER_TRANSACTION
 
 
 def drop_messages(tx: Tx, rows: Sequence[Row[Any]]) -> None:
-    """Remove messages of one workspace, which are out of the text index already."""
+    """Remove messages of one workspace that are already out of the text index."""
     ids = [row.id for row in rows]
     for row in rows:
         forget_facts(tx, row.workspace_id, row.id, row.metadata)
@@ -126,20 +128,20 @@ def drop_messages(tx: Tx, rows: Sequence[Row[Any]]) -> None:
 
 
 def purge_conclusions(tx: Tx, which: ColumnElement[bool], at: int) -> bool:
-    """Remove some conclusions. Is there more?"""
-    ids = [row.id for row in tx.execute(select(conclusions.c.id).where(which).limit(PART))]
+    """Remove some conclusions. Return True if more are left."""
+    ids = [row.id for row in tx.execute(select(conclusions.c.id).where(which).limit(ROWS_PER_TRANSACTION))]
     drop_conclusions(tx, ids, at)
-    return len(ids) == PART
+    return len(ids) == ROWS_PER_TRANSACTION
 
 
 def _purge_rows(tx: Tx, table: Table, *which: ColumnElement[bool]) -> bool:
-    """Remove some rows of a table. Is there more?"""
-    some = select(*table.primary_key).where(*which).limit(PART)
-    return tx.execute(delete(table).where(tuple_(*table.primary_key).in_(some))).rowcount == PART
+    """Remove some rows of a table. Return True if more are left."""
+    some = select(*table.primary_key).where(*which).limit(ROWS_PER_TRANSACTION)
+    return tx.execute(delete(table).where(tuple_(*table.primary_key).in_(some))).rowcount == ROWS_PER_TRANSACTION
 
 
 def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
-    """Remove a part of a workspace and of all in it. Is there more?"""
+    """Remove a part of a workspace and of everything in it. Return True if more is left."""
     inside = select(sessions.c.id).where(sessions.c.workspace_id == workspace_id).limit(1)
     while (first := tx.execute(inside).scalar_one_or_none()) is not None:
         if purge_session(tx, first, at):
@@ -161,9 +163,10 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     return False
 
 
-def _let_go(tx: Tx, session_id: int) -> list[int]:
-    """Mark the collections of the session's conclusions as changed, so that vectors in memory are read again. Returns
-    the collections."""
+def _mark_collections_changed(tx: Tx, session_id: int) -> list[int]:
+    """Mark the collections of the session's conclusions as changed, so that cached vectors are read again. Return
+    their ids.
+    """
     touched = select(conclusions.c.collection_id).where(conclusions.c.session_id == session_id).distinct()
     tx.execute(update(collections).where(collections.c.id.in_(touched)).values(generation=collections.c.generation + 1))
     return list(tx.execute(touched).scalars())
@@ -174,7 +177,7 @@ def _drop_jobs_in(tx: Tx, session: Row[Any]) -> None:
 
 
 def drop_jobs(tx: Tx, which: tuple[Any, ...]) -> None:
-    """Delete jobs. A worker that is busy with one finds out when it wants to finish it, and keeps nothing."""
+    """Delete jobs. A worker that holds one notices when it finishes, and discards its result."""
     ids = select(jobs.c.id).where(*which).scalar_subquery()
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(*which))

@@ -1,7 +1,7 @@
-"""Posting an event to an address in the public network, and to none else.
+"""Webhook delivery: post an event to an address in the public network, and to no other.
 
-A name is resolved here, each address that it leads to is looked at, and the connection is made to one of those: what
-was checked is what is connected to. Redirects are not followed and of the answer only its status is read.
+The name is resolved here, each of its addresses is checked, and the connection goes to a checked address. Redirects
+are not followed, and only the status line of the response is read.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from urllib.parse import SplitResult, urlsplit
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 GLOBAL_UNICAST, NAT64 = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("64:ff9b::/96")
-LINE = 1000
-"""Bytes of an answer's first line that are read."""
+MAX_STATUS_LINE_BYTES = 1000
+"""The number of bytes of the response that are read to find its status line."""
 
 
 class DeliveryError(Exception):
-    """An endpoint that cannot be reached, or did not take the event."""
+    """An endpoint that cannot be reached or did not accept the event."""
 
 
 def is_public(address: IpAddress) -> bool:
-    """Return True if the address is in the public network, and so is the IPv4 address that it leads to, if any."""
+    """Return True if the address is in the public network, and the IPv4 address embedded in it, if any, is too."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast
     last = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -46,7 +46,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 def literal_address(host: str) -> IpAddress | None:
-    """The address that a host is, in any of the ways that resolvers read one; None for a name."""
+    """Return the address that a host is, in any notation that resolvers accept; None for a name."""
     with suppress(ValueError):
         return ipaddress.ip_address(host.partition("%")[0])
     with suppress(UnicodeError):
@@ -57,30 +57,32 @@ def literal_address(host: str) -> IpAddress | None:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name, asked in a thread of its own: one that hangs holds up neither others nor the end."""
+    """Return the addresses of a name. Each lookup has its own thread, so a slow one delays neither others nor
+    shutdown.
+    """
     loop = asyncio.get_running_loop()
     found: asyncio.Future[list[str]] = loop.create_future()
 
     def ask() -> None:
         try:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            told: list[str] | Exception = list(dict.fromkeys(str(row[4][0]) for row in rows))
+            outcome: list[str] | Exception = list(dict.fromkeys(str(row[4][0]) for row in rows))
         except (OSError, UnicodeError) as error:
-            told = DeliveryError(f"the name cannot be resolved: {error}")
+            outcome = DeliveryError(f"the name cannot be resolved: {error}")
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_tell, found, told)
+            loop.call_soon_threadsafe(_set_outcome, found, outcome)
 
     threading.Thread(target=ask, name="webhook name", daemon=True).start()
     return await found
 
 
-def _tell(found: asyncio.Future[list[str]], told: list[str] | Exception) -> None:
+def _set_outcome(found: asyncio.Future[list[str]], outcome: list[str] | Exception) -> None:
     if found.cancelled():
         return
-    if isinstance(told, Exception):
-        found.set_exception(told)
+    if isinstance(outcome, Exception):
+        found.set_exception(outcome)
     else:
-        found.set_result(told)
+        found.set_result(outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ class WebhookDelivery:
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] = resolve
 
     async def post(self, url: str, body: Mapping[str, Any]) -> None:
-        """Post an event. A DeliveryError when the endpoint is not public, cannot be reached, or does not answer 2xx."""
+        """Post an event. Raise DeliveryError if the endpoint is not public, cannot be reached, or does not answer
+        2xx.
+        """
         parts = urlsplit(url)
         host, secure = parts.hostname or "", parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
@@ -98,7 +102,7 @@ class WebhookDelivery:
         context = await asyncio.to_thread(_tls) if secure else None
         try:
             reader, writer = await asyncio.open_connection(
-                address, port, ssl=context, server_hostname=host if secure else None, limit=LINE
+                address, port, ssl=context, server_hostname=host if secure else None, limit=MAX_STATUS_LINE_BYTES
             )
         except OSError as error:
             raise DeliveryError(f"cannot connect: {error}") from error
@@ -118,12 +122,12 @@ class WebhookDelivery:
             raise DeliveryError("the name has no address")
         for address in found:
             if not self.may_reach(ipaddress.ip_address(address.partition("%")[0])):
-                raise DeliveryError(f"{address} is no public address")
+                raise DeliveryError(f"{address} is not a public address")
         return found[0]
 
 
 def encode_event(body: Mapping[str, Any], secret: str) -> tuple[bytes, dict[str, str]]:
-    """The bytes to post and their headers, signed when there is a secret."""
+    """Return the bytes to post and their headers, signed if there is a secret."""
     content = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json"}
     if secret:

@@ -1,4 +1,6 @@
-"""From messages to conclusions. The floor: a person's own statements, word for word, with where they come from."""
+"""Derivation: from messages to explicit conclusions, which are a person's own statements, word for word, with their
+sources.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sentences import is_kept, read_message
 from hermes.memory_server.engine.standing_kinds import standing_kind
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.ranking.claims import read_claims
 
@@ -30,7 +32,7 @@ KNOWN = PreparedStatement(
     .where(conclusions.c.level == "explicit")
     .order_by(conclusions.c.id.desc())
 )
-"""One that was retired, too: it is not read again."""
+"""Finds retired conclusions too, so that they are not derived again."""
 LINKED = PreparedStatement(
     select(conclusion_messages.c.conclusion_id)
     .join(conclusions, conclusions.c.id == conclusion_messages.c.conclusion_id)
@@ -42,9 +44,9 @@ EARLIER = PreparedStatement(
     .join(conclusions, conclusions.c.id == conclusion_versions.c.conclusion_id)
     .join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
     .where(conclusion_messages.c.message_id == bindparam("message_id"))
-    .where(conclusions.c.collection_id + 0 == bindparam("collection_id"), LIVE)  # else all of it is gone through
+    .where(conclusions.c.collection_id + 0 == bindparam("collection_id"), LIVE)  # `+ 0`: else it is all scanned
 )
-"""What conclusions from a message said before they were edited."""
+"""The earlier texts of edited conclusions that came from a message."""
 COUNT_AGAIN = PreparedStatement(
     update(conclusions)
     .where(conclusions.c.id == bindparam("known_id"))
@@ -53,23 +55,23 @@ COUNT_AGAIN = PreparedStatement(
 JOINT = re.compile(
     r"(?:[,;]\s{1,3}|\s{1,3})(?:and|und|y|et)\s{1,3}|[，；,;]\s{0,3}(?:而且|并且)?(?=我|住|在)", re.IGNORECASE
 )
-"""Where one clause of a sentence may end and another begin."""
+"""A place where one clause of a sentence may end and another begin."""
 MAX_CLAUSES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a message says about its author."""
+    """A statement about its author in a message."""
 
     content: str
     message: Record
     whole: str
-    """The sentence that it is a clause of, or itself: earlier versions concluded whole sentences."""
+    """The sentence that contains the clause, or the clause itself: earlier versions stored whole sentences."""
     vector: bytes = b""
 
 
 def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
-    """The statements of these messages; those that are gone say nothing."""
+    """Return the statements of these messages; missing messages are skipped."""
     return [
         Statement(f"{row.peer}: {clause}", row, f"{row.peer}: {sentence.text}")
         for row in find_messages(tx, sorted(message_ids))
@@ -79,8 +81,9 @@ def read_statements(tx: Tx, message_ids: Iterable[int]) -> list[Statement]:
 
 
 def split_clauses(sentence: str) -> list[str]:
-    """Split a sentence between clauses that each tell something of their own, so that one can change without the
-    others: `I'm Nina and I live in Lisbon`."""
+    """Split a sentence into clauses that each state a fact, so that one can change without the others: `I'm Nina and I
+    live in Lisbon`.
+    """
     found: list[tuple[int, int]] = []
     start = 0
     for joint in islice(JOINT.finditer(sentence), MAX_CLAUSES - 1):
@@ -89,17 +92,17 @@ def split_clauses(sentence: str) -> list[str]:
 
 
 def _add_clause(sentence: str, found: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """Add a clause to those before it; one that cannot stand alone is a part of the last one."""
+    """Add a clause to the previous ones; a clause that cannot stand alone extends the last one."""
     if not found:
         return [(start, end)]
     begun = found[-1][0]
-    if _tell_apart(sentence[begun : found[-1][1]], sentence[start:end]):
+    if _are_separate_facts(sentence[begun : found[-1][1]], sentence[start:end]):
         return [*found, (start, end)]
     return [*found[:-1], (begun, end)]
 
 
-def _tell_apart(first: str, second: str) -> bool:
-    """Return True if each of two clauses tells something of a life, and not of one thing."""
+def _are_separate_facts(first: str, second: str) -> bool:
+    """Return True if both clauses state facts about a person, and different ones."""
     claimed = [{claim.attribute for claim in read_claims(clause)} for clause in (first, second)]
     tells = all(own or standing_kind(clause) for own, clause in zip(claimed, (first, second), strict=True))
     return tells and claimed[0].isdisjoint(claimed[1])
@@ -111,10 +114,11 @@ async def embed_statements(embedder: Embedder, statements: Sequence[Statement]) 
 
 
 def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Sequence[Statement], at: int) -> None:
-    """Store statements as conclusions of each observer, or count those that are there already once more. What was read
-    from a message and corrected or deleted since is not read from it again.
+    """Store statements as conclusions of each observer; a statement that is stored already is counted once more.
+    Statements that were corrected or deleted since are not derived again from the same message.
 
-    What a message said that was deleted since it was read is not stored, and what its author is now counts."""
+    Messages that were deleted meanwhile are skipped, and the current author of a message counts.
+    """
     now = {row.id: row for row in find_messages(tx, sorted({said.message.id for said in statements}))}
     statements = [replace(said, message=now[said.message.id]) for said in statements if said.message.id in now]
     for observer in sorted(observers):
@@ -134,9 +138,9 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
     ):
         return
     known = KNOWN.first(tx, session_id=message.session_id, **same)
-    if known is None and (_is_corrected(tx, collection_id, said) or _is_buried(tx, collection_id, said)):
+    if known is None and (_is_corrected(tx, collection_id, said) or _was_deleted(tx, collection_id, said)):
         return
-    if known is None or known.superseded_by is not None:  # what is said again holds again
+    if known is None or known.superseded_by is not None:  # a repeated statement is current again
         insert_conclusion(
             tx,
             message.workspace_id,
@@ -153,9 +157,9 @@ def _remember(tx: Tx, collection_id: int, said: Statement, at: int) -> None:
     link_messages(tx, known.id, [message.id])
 
 
-def _is_buried(tx: Tx, collection_id: int, said: Statement) -> bool:
-    """Return True if it was deleted after the message came that says it."""
-    deleted = [buried_at(tx, collection_id, text) for text in {said.content, said.whole}]
+def _was_deleted(tx: Tx, collection_id: int, said: Statement) -> bool:
+    """Return True if the statement was deleted after its message arrived."""
+    deleted = [find_tombstone_time(tx, collection_id, text) for text in {said.content, said.whole}]
     return any(at is not None and said.message.created_at <= at for at in deleted)
 
 

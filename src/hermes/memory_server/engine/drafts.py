@@ -1,4 +1,4 @@
-"""Messages to append, with all that can be worked out before the write lock is held."""
+"""Messages to append, with everything that can be computed before the write lock is taken."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hermes.memory_server.engine.sentences import message_traits
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens, is_ready_to_count
 
-LONG = 20_000
-"""From so many characters on, tokens are counted in a thread: words that were seen before are counted fast."""
+MAX_INLINE_CHARS = 20_000
+"""From this length on, tokens are counted in a thread. Shorter texts are counted fast enough in the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDraft:
-    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` works out the rest.
-
-    With a key it is appended once."""
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` computes the rest. With an idempotency key
+    it is appended once.
+    """
 
     content: str
     peer: str
@@ -35,7 +35,7 @@ class MessageDraft:
 
 
 async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
-    if is_ready_to_count() and sum(len(draft.content) for draft in drafts) < LONG:
+    if is_ready_to_count() and sum(len(draft.content) for draft in drafts) < MAX_INLINE_CHARS:
         counted = [_count(draft) for draft in drafts]
     else:
         counted = [await compute(_count, draft) for draft in drafts]

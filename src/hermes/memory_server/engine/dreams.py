@@ -1,6 +1,7 @@
-"""Dreams: going over what is held. Conclusions that say the same become one, what a model drew from premises that no
-longer hold is retired, and what it draws now is added; a missing card is filled in. Nothing is removed: each dream has
-a report of what it added and retired, and can be undone."""
+"""Dreams: maintenance of conclusions. Equal conclusions are merged, drawn conclusions whose premises no longer hold
+are retired, new ones are drawn, and a missing card is filled. Nothing is deleted: each dream has a report of what
+it added and retired, and can be undone.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.cards import fill_card
 from hermes.memory_server.engine.conclusions import (
-    let_go,
     link_messages,
     lock_collection,
+    mark_collection_changed,
     message_ids,
     remove_conclusions,
 )
@@ -36,29 +37,30 @@ from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.tombstones import bury
+from hermes.memory_server.engine.tombstones import add_tombstones
 from hermes.memory_server.engine.truth import LIVE, settle
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Missing, Refused
 from hermes.memory_server.ids import new_id, refuse_scopes
 
 REREAD = "reread"
-"""The kind of a report, and the reason of retiring, of what is read again after an earlier version."""
-NEW_CONCLUSIONS = 50
-"""Statements that are learnt about a peer between two dreams that come by themselves."""
-QUIET, BETWEEN_DREAMS = 600 * 1_000_000, 8 * 3600 * 1_000_000
-"""Microseconds since anything was learnt, and since the last dream."""
-LOOKED_AT = 1000
-"""Collections that are looked at together."""
-RETIRED = 200
-"""Texts of which duplicates are retired in one dream, duplicates of one text, and drawn conclusions that are checked;
-the next dream goes on."""
+"""The kind of report, and the reason for retiring, when conclusions are derived again after an upgrade."""
+MIN_NEW_CONCLUSIONS = 50
+"""The number of new statements about a peer after which a dream is queued automatically."""
+QUIET_MICROSECONDS, DREAM_INTERVAL_MICROSECONDS = 600 * 1_000_000, 8 * 3600 * 1_000_000
+"""The time since the last new statement, and since the last dream, before a dream is queued automatically."""
+COLLECTIONS_PER_QUERY = 1000
+"""The number of collections that are checked together."""
+MAX_RETIRED_PER_DREAM = 200
+"""The number of duplicated texts merged per dream, of duplicates per text, and of drawn conclusions checked; the next
+dream continues.
+"""
 
 
 def schedule_dream(
     tx: Tx, workspace: str, observer: str, observed: str | None, kind: str, session: str | None, at: int
 ) -> None:
-    """Queue a dream about a peer; refused where dreams are switched off."""
+    """Queue a dream about a peer. Raise Refused if dreams are disabled."""
     refuse_scopes(observed or observer)
     place = get_workspace(tx, workspace)
     layers = [place.configuration]
@@ -85,14 +87,17 @@ def _unit(workspace_id: int, observer: int, observed: int) -> str:
 
 
 def find_due_dreams(tx: Tx, at: int, after: int) -> tuple[list[Record], int]:
-    """Return those of the next collections about which enough was learnt since their last dream, and nothing lately;
-    and the id of the last collection that was looked at, 0 after all of them."""
+    """Return the collections with enough new statements since their last dream and none lately, and the id of the last
+    collection checked (0 after the last one).
+    """
     observer, observed = peers.alias("observer"), peers.alias("observed")
     newest = _learnt_at(0).scalar_subquery()
-    enough = _learnt_at(NEW_CONCLUSIONS - 1).scalar_subquery()
+    enough = _learnt_at(MIN_NEW_CONCLUSIONS - 1).scalar_subquery()
     last = select(func.coalesce(func.max(dreams.c.created_at), 0)).where(dreams.c.collection_id == collections.c.id)
     since = last.scalar_subquery()
-    part = select(collections.c.id).where(collections.c.id > after).order_by(collections.c.id).limit(LOOKED_AT)
+    part = (
+        select(collections.c.id).where(collections.c.id > after).order_by(collections.c.id).limit(COLLECTIONS_PER_QUERY)
+    )
     ids = list(tx.execute(part).scalars())
     query = (
         select(*collections.c, workspaces.c.configuration)
@@ -101,14 +106,14 @@ def find_due_dreams(tx: Tx, at: int, after: int) -> tuple[list[Record], int]:
         .join(observed, observed.c.id == collections.c.observed_id)
         .where(collections.c.id > after, collections.c.id <= max(ids, default=after))
         .where(observer.c.kind == "peer", observed.c.kind == "peer")
-        .where(since <= at - BETWEEN_DREAMS, enough > since, newest <= at - QUIET)
+        .where(since <= at - DREAM_INTERVAL_MICROSECONDS, enough > since, newest <= at - QUIET_MICROSECONDS)
     )
     due = [row for row in tx.execute(query).all() if resolve(row.configuration).dreams]
-    return due, ids[-1] if len(ids) == LOOKED_AT else 0
+    return due, ids[-1] if len(ids) == COLLECTIONS_PER_QUERY else 0
 
 
 def queue_dreams(tx: Tx, due: Sequence[Record], at: int) -> None:
-    """Queue dreams about collections, each unless it has one queued already."""
+    """Queue dreams about collections that have none queued."""
     for row in due:
         whose = (row.workspace_id, row.observer_id, row.observed_id)
         if not tx.execute(select(jobs.c.id).where(jobs.c.unit == _unit(*whose), text(OPEN_JOB)).limit(1)).first():
@@ -116,14 +121,16 @@ def queue_dreams(tx: Tx, due: Sequence[Record], at: int) -> None:
 
 
 def _learnt_at(number: int) -> Select[Any]:
-    """When the newest conclusion but so many was read from what a collection's peer said."""
+    """Return a query for the time at which a collection's newest statement but `number` was derived."""
     explicit = (conclusions.c.collection_id == collections.c.id, LIVE, conclusions.c.level == "explicit")
     learnt = func.coalesce(conclusions.c.learnt_at, conclusions.c.created_at)
     return select(learnt).where(*explicit).order_by(conclusions.c.id.desc()).limit(1).offset(number)
 
 
 def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at: int) -> None:
-    """Have a dream, with what a model proposes for it. It reads a bounded part of what is held: others may write."""
+    """Run a dream, with a model's proposals for it. It reads a bounded part of the collection, because other writers
+    wait.
+    """
     observer, observed = payload["observer"], payload["observed"]
     collection = lock_collection(tx, observer, observed)
     if collection is None:
@@ -134,16 +141,19 @@ def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at
         added = store_drawn(tx, workspace_id, collection, found, at)
         report_changes(tx, workspace_id, collection, added, retired, at)
         if retired:
-            let_go(tx, collection)
+            mark_collection_changed(tx, collection)
     fill_card(tx, workspace_id, observer, observed, collection, at)
 
 
 def _retire_equal(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
-    """Retire all but the first of those that say the same; it gets the count and the messages of all. Returns the
-    report. Each session keeps its own: it may be deleted. So does each time that it held."""
+    """Retire all but the first of equal conclusions; the first gets the counts and messages of all. Return the report.
+    Each session keeps its own, because it may be deleted, and so does each period in which the conclusion held.
+    """
     live = (conclusions.c.collection_id == collection_id, LIVE)
     alike = (conclusions.c.digest, conclusions.c.level, conclusions.c.session_id, conclusions.c.superseded_by)
-    several = select(conclusions.c.digest).where(*live).group_by(*alike).having(func.count() > 1).limit(RETIRED)
+    several = (
+        select(conclusions.c.digest).where(*live).group_by(*alike).having(func.count() > 1).limit(MAX_RETIRED_PER_DREAM)
+    )
     wanted = (*live, conclusions.c.digest.in_(several))
     same: dict[tuple[Any, ...], list[Record]] = {}
     for row in tx.execute(
@@ -155,7 +165,7 @@ def _retire_equal(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
     report: list[JsonMap] = []
     for kept, *others in same.values():
         own = set(message_ids(tx, [kept.id]))
-        for row in others[:RETIRED]:
+        for row in others[:MAX_RETIRED_PER_DREAM]:
             new = sorted(set(message_ids(tx, [row.id])) - own)
             own |= {*new}
             _count(tx, kept.id, row.times_derived)
@@ -167,10 +177,10 @@ def _retire_equal(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
 
 
 def _retire_baseless(tx: Tx, collection_id: int, at: int) -> list[JsonMap]:
-    """Retire what was drawn from premises of which one no longer holds."""
+    """Retire drawn conclusions with a premise that no longer holds. Return the report."""
     live = (conclusions.c.collection_id == collection_id, LIVE)
     query = select(conclusions.c.id, conclusions.c.public_id, conclusions.c.source_ids)
-    drawn = tx.execute(query.where(*live, conclusions.c.source_ids.is_not(None)).limit(RETIRED)).all()
+    drawn = tx.execute(query.where(*live, conclusions.c.source_ids.is_not(None)).limit(MAX_RETIRED_PER_DREAM)).all()
     holding = select(func.count()).select_from(conclusions).where(*live, conclusions.c.superseded_by.is_(None))
     report: list[JsonMap] = []
     for row in drawn:
@@ -199,7 +209,7 @@ def report_changes(
     at: int,
     kind: str = "dream",
 ) -> None:
-    """Keep what a dream or rereading did, by ids: no text outlives what it is about."""
+    """Store a report of what a dream or rereading changed, by ids only: no text outlives the row that it comes from."""
     values = {"public_id": new_id(), "workspace_id": workspace_id, "collection_id": collection, "created_at": at}
     tx.execute(
         insert(dreams).values({**values, "report": json.dumps({"kind": kind, "added": added, "retired": retired})})
@@ -207,14 +217,15 @@ def report_changes(
 
 
 def list_dreams(tx: Tx, workspace: str, page: PageRequest) -> Paged:
-    """The reports of a workspace's dreams, the oldest first."""
+    """Return a page of the reports of a workspace's dreams, the oldest first."""
     query = select(dreams).where(dreams.c.workspace_id == get_workspace(tx, workspace).id)
     return fetch_page(tx, query, (dreams.c.id,), page)
 
 
 def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
-    """Return the newest dreams of all workspaces that changed something, with the texts that they added and retired, as
-    far as these are still there."""
+    """Return the newest dreams of all workspaces that changed something, with the texts that they added and retired as
+    far as these still exist.
+    """
     empty: JsonMap = {"added": [], "retired": []}
     is_one = dreams.c.report.not_in([json.dumps(empty), json.dumps({"kind": "dream", **empty})])
     is_dream = ~dreams.c.report.startswith(json.dumps({"kind": REREAD})[:-1])
@@ -232,13 +243,14 @@ def read_effects(tx: Tx, limit: int) -> list[JsonMap]:
 
 
 def _read_texts(tx: Tx, ids: Sequence[str]) -> list[str]:
-    found = select(conclusions.c.content).where(conclusions.c.public_id.in_(ids[:RETIRED])).distinct()
+    found = select(conclusions.c.content).where(conclusions.c.public_id.in_(ids[:MAX_RETIRED_PER_DREAM])).distinct()
     return list(tx.execute(found).scalars())
 
 
 def undo_dream(tx: Tx, workspace: str | None, public_id: str, at: int) -> Record:
-    """Bring back what a dream retired, and remove what it added, which no later dream adds again. Undoing twice is
-    fine."""
+    """Restore what a dream retired, and delete what it added; no later dream adds that again. Undoing twice is
+    allowed.
+    """
     own: list[Any] = [dreams.c.public_id == public_id]
     if workspace is not None:
         own.append(dreams.c.workspace_id == get_workspace(tx, workspace).id)
@@ -258,13 +270,13 @@ def find_reports(tx: Tx, workspace_id: int, kind: str, most: int) -> Sequence[Re
 
 
 def undo_report(tx: Tx, found: Record, at: int) -> None:
-    """Bring back what a report says was retired, and remove what was added."""
+    """Restore what a report lists as retired, and delete what it lists as added."""
     report = json.loads(found.report)
     for one in report["retired"]:
         _bring_back(tx, one, at)
     inside = (conclusions.c.collection_id == found.collection_id, conclusions.c.public_id.in_(report["added"]))
     rows = tx.execute(select(conclusions.c.id, conclusions.c.content).where(*inside)).all()
-    bury(tx, found.collection_id, [row.content for row in rows], at)
+    add_tombstones(tx, found.collection_id, [row.content for row in rows], at)
     remove_conclusions(tx, [row.id for row in rows], found.collection_id, at)
     tx.execute(update(dreams).where(dreams.c.id == found.id).values(undone_at=at))
 
@@ -273,7 +285,7 @@ def _bring_back(tx: Tx, one: JsonMap, at: int) -> None:
     row = (conclusions.c.public_id == one["id"], conclusions.c.retired_at.is_not(None))
     back = update(conclusions).where(*row).values(retired_at=None, retired_why=None).returning(conclusions.c.id)
     found = tx.execute(back).scalar_one_or_none()
-    if found is not None and one["why"] == REREAD:  # its claims and pairs were let go
+    if found is not None and one["why"] == REREAD:  # its claims and pairs were released
         settle(tx, found, at)
     if found is not None and "into" in one:
         _count(tx, one["into"], -one["count"])

@@ -1,7 +1,6 @@
-"""A workspace as items that another server can take: each section in pages, by the ids of rows.
+"""Export a workspace as items that another server can import: each section in pages, ordered by row ids.
 
-Row ids stay inside. What an item refers to is named: peers and sessions by their names, messages and conclusions by
-their public ids.
+Row ids are not exported. Items refer to peers and sessions by name, and to messages and conclusions by public id.
 """
 
 from __future__ import annotations
@@ -36,39 +35,38 @@ from hermes.memory_server.engine.peers import IS_SHOWN, is_shown
 from hermes.memory_server.engine.truth import list_pairs
 from hermes.memory_server.ids import SCOPE_PREFIX
 
-PART = 100
-"""How many items a page has."""
-CHARS = 4_000_000
-"""How long a page is when it ends before that: an item with a long history is a page of its own."""
+ITEMS_PER_PAGE = 100
+"""The number of items in a page."""
+MAX_PAGE_CHARS = 4_000_000
+"""The length at which a page ends earlier; an item with a long history has a separate page."""
 ExportItem = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSection:
-    """How the rows of one kind are read and shown."""
+    """A section of the export: how its rows are read and shown."""
 
     rows: Select[Any]
     workspace: ColumnElement[int]
-    """The column that says whose rows they are."""
+    """The column with the workspace's id."""
     place: ColumnElement[int]
-    """The column that grows, by which they are ordered."""
+    """The growing column by which the rows are ordered."""
     show: Callable[[Tx, Record], ExportItem]
 
 
 def export_part(tx: Tx, workspace_id: int, section: str, after: int) -> tuple[list[ExportItem], int | None]:
-    """The items of a section that come after a number, and the number that the next page begins after; None when there
-    is no more."""
+    """Return the items of a section after a number, and the number to continue after (None at the end)."""
     found = SECTIONS[section]
     own = found.rows.where(found.workspace == workspace_id, found.place > after)
-    rows = tx.execute(own.add_columns(found.place.label("place")).order_by(found.place).limit(PART)).all()
+    rows = tx.execute(own.add_columns(found.place.label("place")).order_by(found.place).limit(ITEMS_PER_PAGE)).all()
     items: list[ExportItem] = []
-    room = CHARS
+    room = MAX_PAGE_CHARS
     for row in rows:
         items.append(found.show(tx, row))
         room -= len(json.dumps(items[-1]))
         if room < 0:
             break
-    more = len(items) < len(rows) or len(rows) == PART
+    more = len(items) < len(rows) or len(rows) == ITEMS_PER_PAGE
     return items, int(rows[len(items) - 1].place) if more else None
 
 
@@ -88,7 +86,7 @@ LAST_STAYS = STAYS.where(
         LATER.c.id > memberships.c.id,
     ),
 )
-"""Of those who are not in the session any more."""
+"""The last membership of each peer that has left its session."""
 CARDS = (
     select(cards, observers.c.name.label("observer"), observed.c.name.label("observed"))
     .join_from(cards, collections, collections.c.id == cards.c.collection_id)
@@ -233,4 +231,4 @@ SECTIONS: Mapping[str, ExportSection] = {
     "summaries": _of_sessions(SESSIONS.where(exists().where(summaries.c.session_id == sessions.c.id)), _show_summed),
     "webhooks": ExportSection(select(webhooks), webhooks.c.workspace_id, webhooks.c.id, _show_webhook),
 }
-"""In the order in which they are to be imported: nothing refers to what comes later."""
+"""In import order: no item refers to a later section."""

@@ -1,4 +1,4 @@
-"""Uploaded files as texts of messages: text, PDF and JSON."""
+"""Uploaded files as message texts: text, PDF and JSON."""
 
 from __future__ import annotations
 
@@ -25,33 +25,34 @@ MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""What a file begins with that says its encoding; the longer ones first."""
+"""The byte order marks that show a file's encoding; the longer ones first."""
 CHARSETS = ("utf", "iso", "cp", "ascii", "koi8", "mac-", "gb", "big5", "euc", "shift", "hz", "johab", "tis")
-"""Encodings that may be asked for. Python knows others, which are no scripts (punycode) or no texts (hex)."""
+"""Encodings that a request may name. Python has others that are not scripts (punycode) or not text (hex)."""
 
 
 def read_file(content: bytes, content_type: str) -> list[str]:
-    """The texts, each small enough for a message, in order."""
+    """Return the texts in order, each small enough for a message."""
     if len(content) > limits.FILE_BYTES:
         raise TooLarge(f"File exceeds maximum of {limits.FILE_BYTES} bytes")
-    told = Message()
-    told["Content-Type"] = content_type
+    header = Message()
+    header["Content-Type"] = content_type
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/pdf":
         text = _read_pdf(content)
     elif kind == "application/json":
         text = _read_json(content)
     elif kind.startswith("text/"):
-        text = _decode(content, told.get_content_charset())
+        text = _decode(content, header.get_content_charset())
     else:
         raise UnknownFileType(f"Unsupported file type: {kind or 'none given'}")
     return list(split_text(text.replace("\0", "")))
 
 
 def split_text(text: str, size: int = limits.MESSAGE_CHARS) -> Iterator[str]:
-    """Parts of at most `size` characters, cut behind paragraphs, lines, sentences or spaces where there are any.
-
-    Together they are the text; a text without a letter is one part."""
+    """Yield parts of at most `size` characters, cut after paragraphs, lines, sentences or spaces where possible.
+    Joined, they are the text; a text without such a place is cut at `size`. An empty text gives one empty
+    part.
+    """
     start = 0
     while len(text) - start > size:
         cut = _find_cut(text, start, size)
@@ -69,7 +70,7 @@ def _find_cut(text: str, start: int, size: int) -> int:
 
 
 def _decode(content: bytes, charset: str | None = None) -> str:
-    """The text in the encoding that the file or the request names, else UTF-8, else one byte a letter."""
+    """Return the text in the encoding that its mark or the request names, else UTF-8, else Latin-1."""
     # Without a mark at its beginning, any two bytes would pass for UTF-16.
     marked = next((name for mark, name in MARKS if content.startswith(mark)), None)
     for name in (marked, charset if charset and _is_charset(charset) else None, "utf-8-sig"):
@@ -101,30 +102,30 @@ def _read_pdf(content: bytes) -> str:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, FileNotDecryptedError
 
-    # It tells its worries to the log; whoever sent the file reads the one that counts in the answer.
+    # Its warnings would fill the log; the sender gets the error that matters in the response.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         pages = [_read_page(page).strip() for page in PdfReader(io.BytesIO(content)).pages]
     except (DependencyError, FileNotDecryptedError) as error:
         raise Invalid("The PDF is encrypted; send it without a password") from error
     except Exception as error:  # the boundary to the parser: a broken file can break it in any way
-        raise Invalid(f"The file is not a PDF that can be read: {error}") from error
+        raise Invalid(f"The file is not a readable PDF: {error}") from error
     if not any(pages):
-        raise Invalid("The PDF holds no text; pages that are pictures cannot be read")
+        raise Invalid("The PDF has no text; scanned pages cannot be read")
     return "\n\n".join(f"[Page {number}]\n{text}" for number, text in enumerate(pages, start=1) if text)
 
 
 USED_FONT = re.compile(rb"/([^\s/<>\[\]()]{1,127})\s+[-+.\d]{1,20}\s+Tf")
-FONTS_PER_PAGE = 100
+MAX_FONTS_PER_PAGE = 100
 PLAIN = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
 
 
 def _read_page(page: PageObject) -> str:
-    """The text of a PDF's page. Letters of a font that is named and not described are read as plain ones."""
+    """Return the text of a PDF page. Fonts that are named but not described are read as plain ones."""
     from pypdf.generic import DictionaryObject, NameObject
 
-    told = page.get_inherited("/Resources", default=None)
-    described = None if told is None else told.get_object()
+    resources = page.get_inherited("/Resources", default=None)
+    described = None if resources is None else resources.get_object()
     if not isinstance(described, DictionaryObject) or not described:
         page[NameObject("/Resources")] = _plain_fonts(page)
     return page.extract_text()
@@ -136,5 +137,5 @@ def _plain_fonts(page: PageObject) -> DictionaryObject:
     drawn = page.get_contents()
     used = [] if drawn is None else dict.fromkeys(USED_FONT.findall(drawn.get_data()))
     plain = DictionaryObject({NameObject(key): NameObject(value) for key, value in PLAIN.items()})
-    names = [NameObject("/" + name.decode("latin-1")) for name in list(used)[:FONTS_PER_PAGE]]
+    names = [NameObject("/" + name.decode("latin-1")) for name in list(used)[:MAX_FONTS_PER_PAGE]]
     return DictionaryObject({NameObject("/Font"): DictionaryObject(dict.fromkeys(names, plain))})

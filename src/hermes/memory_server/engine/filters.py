@@ -1,10 +1,10 @@
-"""The filter language of every list and search, as conditions on the tables.
+"""The filter language of all lists and searches, translated into SQL conditions.
 
-    filter := { key: condition, …, "AND": [filter …], "OR": […], "NOT": […] }      the keys are ANDed
-    condition := scalar | null | "*" | [scalar …] | { operator: operand, … }
+filter := { key: condition, …, "AND": [filter …], "OR": […], "NOT": […] }      keys are ANDed
+condition := scalar | null | "*" | [scalar …] | { operator: operand, … }
 
-`"*"` matches everything, `in: []` nothing. `ne` and `NOT` keep rows whose value is NULL. Where a row has several
-values (`Field.among`), one that fits is enough; `ne` means that none of them is the operand.
+`"*"` matches everything, `in: []` nothing. `ne` and `NOT` keep rows whose value is NULL. If a row has several values
+(`Field.among`), one match is enough; `ne` then means that none of them equals the operand.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ OPERATORS = ("gte", "lte", "gt", "lt", "ne", "in", "contains", "icontains")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key of the language: the column behind it and what it holds."""
+    """A key of the language: its column, and the type of its values."""
 
     column: ColumnElement[Any]
     kind: FieldKind = "text"
     allowed: frozenset[str] = field(default_factory=frozenset)
     among: Callable[[Condition], Condition] | None = None
-    """Where a row has several values: turns a condition on one of them into a condition on the row."""
+    """For rows with several values: turns a condition on one value into a condition on the row."""
 
 
 FilterFields = Mapping[str, Field]
 
 
 def build_filter(given: JsonMap | None, fields: FilterFields) -> Condition:
-    """The condition that a filter means. Refused with a reason when it means nothing."""
+    """Return the condition of a filter. Raise Invalid with the reason if it has no meaning."""
     if not given:
         return true()
-    if _count(given) > limits.FILTER_CONDITIONS:
-        raise Invalid(f"A filter can have at most {limits.FILTER_CONDITIONS} conditions")
+    if _count(given) > limits.MAX_FILTER_CONDITIONS:
+        raise Invalid(f"A filter can have at most {limits.MAX_FILTER_CONDITIONS} conditions")
     return _build(given, fields, depth=0)
 
 
 def _count(given: Any) -> int:
-    """How many conditions there are; lists of values count little, since they become one."""
+    """Return the number of conditions; 50 values of a list count as one, because a list becomes one condition."""
     if isinstance(given, Mapping):
         return sum(_count(value) for value in given.values())
     if isinstance(given, list) and any(isinstance(item, Mapping) for item in given):
@@ -88,7 +88,7 @@ def _combine(word: str, value: Any, fields: FilterFields, depth: int) -> Conditi
 
 
 def _all(parts: Sequence[Condition]) -> Condition:
-    """All of them; `true()` itself when none says anything."""
+    """Return the conjunction of the conditions; `true()` itself if none restricts anything."""
     telling = [part for part in parts if not isinstance(part, True_)]
     return and_(*telling) if telling else true()
 
@@ -113,7 +113,7 @@ def _condition(field: Field, key: str, value: Any) -> Condition:
 
 
 def _condition_among(field: Field, key: str, value: Any) -> Condition:
-    """Some value of the row fits; with `ne`, no value is the operand."""
+    """Return the condition that some value of the row matches; with `ne`, that no value equals the operand."""
     some = field.among or (lambda condition: condition)
     one = replace(field, among=None)
     if value is None:
@@ -165,7 +165,7 @@ def _holds(field: Field, key: str, op: str, operand: Any) -> Condition:
         _checked(key, operand, isinstance(operand, (Mapping, list)), "an object")
         return holds_json(field.column, _dump(operand))
     if field.kind != "text" or not isinstance(operand, str):
-        raise Invalid(f"'{op}' on '{key}' looks for text in text")
+        raise Invalid(f"'{op}' on '{key}' works only with a text field and a text")
     return holds_text(field.column, operand)
 
 
@@ -182,12 +182,12 @@ def _one_of(field: Field, key: str, values: Any) -> Condition:
 
 
 def _operand(field: Field, key: str, value: Any) -> Any:
-    """The value as the column holds it; a value of another type is refused."""
+    """Return the value as the column stores it. Raise Invalid for a value of another type."""
     if field.kind == "boolean":
         return _checked(key, value, isinstance(value, bool), "true or false")
     if field.kind == "integer":
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return _checked(key, value, number and abs(value) <= limits.LARGEST_INTEGER, "a number")
+        return _checked(key, value, number and abs(value) <= limits.MAX_INTEGER, "a number")
     if field.kind == "time":
         return times.parse(_checked(key, value, isinstance(value, str), "a date"))
     text = _text(key, value)
@@ -207,7 +207,7 @@ def _checked(key: str, value: Any, good: bool, wanted: str) -> Any:
 
 
 def _json_object(field: Field, key: str, value: Any) -> Condition:
-    """Per key: containment, or operators on the key's text."""
+    """Return the condition for each key: containment, or operators on the key's text."""
     if not isinstance(value, Mapping):
         raise Invalid(f"'{key}' is compared with an object, not with {_show(value)}")
     parts: list[Condition] = []

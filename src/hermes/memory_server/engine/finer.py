@@ -1,8 +1,8 @@
-"""Vectors of a second embedder, which understands more and takes longer: made in the background, and used for the order
-of the best candidates.
+"""Vectors of a second embedder, which is better and slower: computed in the background, and used to reorder the best
+candidates.
 
-Each says which space it is of. Those of another space than the question's count as not there, so that two kinds are
-never compared, also while they are being replaced.
+Each vector names its space. Vectors of another space than the question's are ignored, so that two models are never
+compared, not even while one replaces the other.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from hermes.memory_server.engine.candidates import Candidates
 from hermes.memory_server.engine.peers import is_shown
 from hermes.ranking.scoring import Floats, score_finer
 
-CHOSEN = "finer_embedder"
-"""The key in `meta` of the space that is being filled: the one that was chosen last."""
-REFINED = 150
-"""How many of the best candidates are looked at again."""
-TRIES = 10
-"""A message that failed so often, in a batch of its own, is left out until the next start."""
-COUNTED = 10_000
+CHOSEN_SPACE_KEY = "finer_embedder"
+"""The key in `meta` of the space that was chosen last, which is being filled."""
+MAX_REFINED_CANDIDATES = 150
+"""The number of best candidates that are reordered."""
+MAX_ATTEMPTS = 10
+"""The number of failures, each in a separate batch, after which a message is skipped until the next start."""
+MAX_COUNTED_MESSAGES = 10_000
 """Waiting messages are counted up to this number."""
 
 
 def _is_there(table: FromClause) -> ColumnElement[bool]:
-    """The condition, on `messages` or an alias of it, that session and author are not deleted. It covers workspaces
-    too: a deleted one has only deleted sessions."""
+    """Return the condition, on `messages` or an alias of it, that session and author are not deleted. It covers
+    workspaces too: a deleted one has only deleted sessions.
+    """
     session = exists().where(sessions.c.id == table.c.session_id, sessions.c.is_active.is_(True))
     return and_(session, exists().where(peers.c.id == table.c.peer_id, is_shown(peers)))
 
@@ -65,7 +66,7 @@ BEHIND = PreparedStatement(
 WAITING = (
     select(finer_again)
     .select_from(finer_again.join(messages, messages.c.id == finer_again.c.message_id))
-    .where(finer_again.c.failures < TRIES, _is_there(messages))
+    .where(finer_again.c.failures < MAX_ATTEMPTS, _is_there(messages))
 )
 AGAIN = PreparedStatement(
     WAITING.order_by(finer_again.c.failures, finer_again.c.workspace_id, finer_again.c.message_id).limit(
@@ -88,7 +89,7 @@ AFTER = (
     .scalar_subquery()
 )
 IS_ANSWERED = EARLIER.c.peer_id != messages.c.peer_id
-"""SQL condition: a message is an answer to the one before it, which helps to understand it."""
+"""SQL condition: a message answers the one before it, which helps to understand it."""
 WITH_BEFORE = select(
     messages.c.id, messages.c.content, EARLIER.c.id.label("before_id"), EARLIER.c.content.label("before")
 ).select_from(messages.outerjoin(EARLIER, and_(EARLIER.c.id == BEFORE, IS_ANSWERED, _is_there(EARLIER))))
@@ -99,16 +100,16 @@ NEXT = PreparedStatement(
     .limit(bindparam("most"))
 )
 PROGRESS = PreparedStatement(select(finer_progress).where(finer_progress.c.workspace_id == bindparam("workspace_id")))
-SAID = PreparedStatement(select(meta.c.value).where(meta.c.name == CHOSEN))
+SAID = PreparedStatement(select(meta.c.value).where(meta.c.name == CHOSEN_SPACE_KEY))
 INSERT = PreparedStatement(inserting(finer_vectors))
 LEAVE = PreparedStatement(inserting_new(finer_again, "workspace_id", "message_id", "failures"))
 Made = tuple[int, int, bytes]
-"""A vector: of which message and which piece of it, and itself."""
+"""A vector: its message id, its piece number and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessagePair:
-    """A message, and the one before it in its session, if that is somebody else's."""
+    """A message, and the one before it in its session if another peer wrote that."""
 
     id: int
     text: str
@@ -118,20 +119,20 @@ class MessagePair:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingBatch:
-    """Messages of one workspace that have no vectors yet, the oldest first."""
+    """Messages of one workspace without vectors, the oldest first."""
 
     workspace_id: int
     upto: int | None
-    """The id after which the batch begins, without a gap; None for messages that were passed over earlier."""
+    """The id after which the batch begins, without a gap; None for messages that were skipped earlier."""
     messages: Sequence[MessagePair]
     failures: int = 0
-    """How often each has failed."""
+    """The number of times that each of them failed."""
 
 
 def choose_space(tx: Tx, space: str) -> None:
-    """Make this the space that is filled. Messages that failed in it are tried again."""
+    """Choose the space to fill. Messages that failed are tried again."""
     tx.execute(update(finer_again).where(finer_again.c.failures > 0).values(failures=0))
-    upsert(tx, meta, ("name",), {"name": CHOSEN, "value": space})
+    upsert(tx, meta, ("name",), {"name": CHOSEN_SPACE_KEY, "value": space})
 
 
 def chosen_space(tx: Tx) -> str | None:
@@ -140,15 +141,15 @@ def chosen_space(tx: Tx) -> str | None:
 
 
 def next_batch(tx: Tx, space: str, most: int) -> EmbeddingBatch | None:
-    """The next messages to embed: new ones first, then those to be embedded again. None when nothing is left."""
+    """Return the next messages to embed: new ones first, then those to embed again; None if nothing is left."""
     behind = BEHIND.first(tx, space=space)
     if behind is None:
-        return _again(tx, most)
+        return _next_retry(tx, most)
     rows = NEXT.rows(tx, workspace_id=behind.id, upto=behind.upto, most=most)
     return EmbeddingBatch(behind.id, behind.upto, [MessagePair(*row) for row in rows])
 
 
-def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
+def _next_retry(tx: Tx, most: int) -> EmbeddingBatch | None:
     rows = AGAIN.rows(tx, most=most)
     if not rows:
         return None
@@ -159,9 +160,11 @@ def _again(tx: Tx, most: int) -> EmbeddingBatch | None:
 
 
 def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Made], failures: int) -> None:
-    """Keep the vectors of a batch in place of older ones; a message without any has failed so often now.
-    Nothing is kept that is of no use any more: another space was chosen, somebody else was faster, or a message that
-    they were made of was deleted."""
+    """Store the vectors of a batch in place of older ones; messages without a vector get this failure count.
+
+    Nothing is stored if it became useless: another space was chosen, another process was faster, or one of the
+    messages used was deleted.
+    """
     known = PROGRESS.first(tx, workspace_id=batch.workspace_id)
     upto = known.upto if known is not None and known.space == space else 0
     if chosen_space(tx) != space or batch.upto not in (None, upto):
@@ -186,8 +189,9 @@ def store_batch(tx: Tx, space: str, batch: EmbeddingBatch, vectors: Sequence[Mad
 
 
 def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
-    """Drop the vectors that messages of one session, which are still there, have a part in: their own, and those of the
-    messages that follow them, which are embedded again unless the session is deleted."""
+    """Delete the vectors that are about to lose a message: the messages' own, and those of the messages after them,
+    which are embedded again unless the session is deleted. Call it before the messages are deleted.
+    """
     ids = [row.id for row in rows]
     following = select(messages.c.id).where(EARLIER.c.id.in_(ids), messages.c.id.not_in(ids))
     after = tx.execute(following.select_from(EARLIER.join(messages, messages.c.id == AFTER))).scalars().all()
@@ -202,24 +206,26 @@ def forget_in_finer(tx: Tx, rows: Sequence[Row[Any]]) -> None:
 
 
 def count_behind(tx: Tx, space: str) -> int:
-    """How many messages have no vector of this space yet, counted up to COUNTED."""
+    """Return the number of messages without a vector of this space, counted up to MAX_COUNTED_MESSAGES."""
     new = (
         select(messages.c.id)
         .select_from(WITH_PROGRESS.join(messages, messages.c.workspace_id == workspaces.c.id))
         .where(messages.c.id > func.coalesce(UPTO, 0), _is_there(messages))
     )
-    counts = (select(func.count()).select_from(some.limit(COUNTED).subquery()) for some in (new, WAITING))
-    return min(COUNTED, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
+    counts = (select(func.count()).select_from(some.limit(MAX_COUNTED_MESSAGES).subquery()) for some in (new, WAITING))
+    return min(MAX_COUNTED_MESSAGES, sum(int(tx.execute(count, {"space": space}).scalar_one()) for count in counts))
 
 
 def count_refused(tx: Tx) -> int:
-    """How many messages are left out because the embedder refused them or failed, counted up to COUNTED."""
-    refused = select(finer_again.c.message_id).where(finer_again.c.failures >= TRIES).limit(COUNTED)
+    """Return the number of messages that are skipped because the embedder failed on them, up to
+    MAX_COUNTED_MESSAGES.
+    """
+    refused = select(finer_again.c.message_id).where(finer_again.c.failures >= MAX_ATTEMPTS).limit(MAX_COUNTED_MESSAGES)
     return int(tx.execute(select(func.count()).select_from(refused.subquery())).scalar_one())
 
 
 def find_directions(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> dict[int, Vector]:
-    """Return the vectors of those of the messages that have one in the space of a question, of their first pieces."""
+    """Return the vectors of the messages' first pieces, for messages that have one in the space of the question."""
     own = (finer_vectors.c.workspace_id == workspace_id, finer_vectors.c.space == finer.space)
     query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(*own, finer_vectors.c.piece == 0)
     rows = tx.execute(query.where(finer_vectors.c.message_id.in_(ids))).all() if ids else []
@@ -228,20 +234,22 @@ def find_directions(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int])
 
 
 def find_conclusion_directions(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> dict[int, Vector]:
-    """Return for conclusions the vector of the piece, of the messages that they were read from, that is closest to the
-    question."""
+    """Return for each conclusion the vector, among the pieces of its source messages, that is closest to the
+    question.
+    """
     read = conclusion_messages.join(finer_vectors, conclusion_messages.c.message_id == finer_vectors.c.message_id)
     own = (finer_vectors.c.workspace_id == workspace_id, finer_vectors.c.space == finer.space)
     query = select(conclusion_messages.c.conclusion_id, finer_vectors.c.vector).select_from(read).where(*own)
     rows = tx.execute(query.where(conclusion_messages.c.conclusion_id.in_(ids))).all() if ids else []
     vectors = from_blobs([row.vector for row in rows], len(finer.vector))
-    closest = np.argsort(vectors @ finer.vector, kind="stable")  # the last of a conclusion stays
+    closest = np.argsort(vectors @ finer.vector, kind="stable")  # the last vector of a conclusion wins
     return {rows[at].conclusion_id: vectors[at] for at in closest.tolist() if vectors[at].any()}
 
 
 def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Floats:
-    """How close each of these messages is, by the closest of its pieces; NaN for one without a vector of the space, or
-    that the embedder cannot read."""
+    """Return the closeness of each message, by its closest piece; NaN for a message without a usable vector of the
+    space.
+    """
     query = select(finer_vectors.c.message_id, finer_vectors.c.vector).where(
         finer_vectors.c.workspace_id == workspace_id,
         finer_vectors.c.message_id.in_(ids),
@@ -257,7 +265,7 @@ def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Fl
 
 
 def refined(tx: Tx, workspace_id: int, found: Candidates, scores: Floats, finer: Finer) -> Floats:
-    """The scores with what finer vectors tell of the best candidates; as they are where there are none."""
-    best = np.argsort(-scores)[:REFINED]
+    """Return the scores, adjusted by the second embedder's vectors of the best candidates where there are any."""
+    best = np.argsort(-scores)[:MAX_REFINED_CANDIDATES]
     close = closeness(tx, workspace_id, finer, found.ids[best].tolist())
     return score_finer(found.evidence, best, close)

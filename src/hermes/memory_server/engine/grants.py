@@ -1,8 +1,8 @@
-"""Grants: what the owner allowed a client, and the tokens that carry it. The database holds hashes of tokens alone.
+"""Grants: what the owner allowed a client, and its tokens. The database holds only hashes of tokens.
 
-A refresh token is exchanged once. The pair that it gives is computed from it, so a client that lost the response and
-asks again soon gets the same pair, though no token is stored. Later, the same token means that somebody has a copy:
-the whole grant ends.
+A refresh token is exchanged once. The new pair is computed from it, so a client that lost the response and retries
+soon gets the same pair, although no token is stored. A later use of the same token means that somebody has a copy: the
+whole grant ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hermes.memory_server.faults import Conflict
 
 log = logging.getLogger(__name__)
 ACCESS, REFRESH = "hch-at-", "hch-rt-"
-"""How tokens begin; clients take anything else for an API key."""
-SECOND = 1_000_000
-REFRESH_SECONDS = 60 * 24 * 3600
-REPLAY_SECONDS = 30
-SOME = 200
-"""How many rows a clean-up removes at most, since others wait meanwhile."""
+"""The prefixes of tokens; clients treat anything else as an API key."""
+MICROSECONDS_PER_SECOND = 1_000_000
+REFRESH_TOKEN_SECONDS = 60 * 24 * 3600
+REPLAY_WINDOW_SECONDS = 30
+ROWS_PER_CLEANUP = 200
+"""The number of rows that a clean-up deletes, because other writers wait meanwhile."""
 ACCESS_OWNER = PreparedStatement(
     select(workspaces.c.name)
     .select_from(grant_tokens.join(grants, grants.c.id == grant_tokens.c.grant_id).join(
@@ -44,7 +44,7 @@ ACCESS_OWNER = PreparedStatement(
 
 
 class TokenKey(NamedTuple):
-    """What tokens are made and looked up with. With another secret, all tokens are void."""
+    """The key with which tokens are made and looked up. With another secret, all tokens are invalid."""
 
     secret: str
     access_seconds: int
@@ -53,7 +53,7 @@ class TokenKey(NamedTuple):
         return hmac.new(self.secret.encode(), text.encode(), hashlib.sha256).digest()
 
     def hash(self, token: str) -> str:
-        """Return what is stored of a token."""
+        """Return the hash that is stored for a token."""
         return self.mac(f"stored:{token}").hex()
 
     def derive(self, prefix: str, seed: str) -> str:
@@ -62,7 +62,7 @@ class TokenKey(NamedTuple):
 
 
 class IssuedTokens(NamedTuple):
-    """A pair of tokens, with what the consent said where it is the first pair of a grant."""
+    """A pair of tokens; the first pair of a grant also has the workspace and person of the consent."""
 
     access: str
     refresh: str
@@ -72,23 +72,23 @@ class IssuedTokens(NamedTuple):
 
 
 class OAuthRefusal(NamedTuple):
-    """An error of RFC 6749 or 8628. A value, not an exception: what a refusal writes has to stay."""
+    """An error of RFC 6749 or 8628. A value, not an exception, so that the changes of a refusal are committed."""
 
     error: str
     reason: str
 
 
 def add_grant(tx: Tx, client: str, source: str, workspace_id: int, person: str, at: int) -> int:
-    """Store a grant without tokens; return its id."""
-    if tx.execute(select(func.count()).select_from(grants)).scalar_one() >= limits.GRANTS:
-        raise Conflict(f"There are {limits.GRANTS} grants already; revoke some with `hermes memory clients revoke`")
+    """Store a grant without tokens, and return its id."""
+    if tx.execute(select(func.count()).select_from(grants)).scalar_one() >= limits.MAX_GRANTS:
+        raise Conflict(f"There are {limits.MAX_GRANTS} grants already; revoke some with `hermes memory clients revoke`")
     row = {"client": client, "source": source, "workspace_id": workspace_id, "person": person}
     added = insert(grants).values(public_id=secrets.token_hex(6), created_at=at, renewed_at=at, **row)
     return int(tx.execute(added.returning(grants.c.id)).scalar_one())
 
 
 def issue_first(tx: Tx, key: TokenKey, grant_id: int, at: int) -> IssuedTokens | OAuthRefusal:
-    """Give a new grant its first pair."""
+    """Issue the first pair of a new grant."""
     query = select(grants.c.person, workspaces.c.name).join(workspaces, workspaces.c.id == grants.c.workspace_id)
     found = tx.execute(query.where(grants.c.id == grant_id)).first()
     if found is None:
@@ -98,7 +98,7 @@ def issue_first(tx: Tx, key: TokenKey, grant_id: int, at: int) -> IssuedTokens |
 
 
 def refresh(tx: Tx, key: TokenKey, client: str, token: str, at: int) -> IssuedTokens | OAuthRefusal:
-    """Exchange a refresh token for the next pair. A copy that is used too late ends the grant."""
+    """Exchange a refresh token for the next pair. Late reuse of a spent token ends the grant."""
     found = _find_token(tx, key, token, REFRESH)
     if found is None or found.client != client or found.expires_at <= at:
         return OAuthRefusal("invalid_grant", "The refresh token is unknown, expired or revoked; sign in again")
@@ -107,13 +107,13 @@ def refresh(tx: Tx, key: TokenKey, client: str, token: str, at: int) -> IssuedTo
         tx.execute(update(grants).where(grants.c.id == found.grant_id).values(renewed_at=at))
         forget_expired(tx, at)
         return _issue(tx, key, found.grant_id, token, at)
-    # Spent before, or by somebody at this very moment.
+    # It was spent before, or by a concurrent request.
     found = _find_token(tx, key, token, REFRESH) or found
     again = _find_token(tx, key, key.derive(REFRESH, token), REFRESH)
     access = _find_token(tx, key, key.derive(ACCESS, token), ACCESS)
     is_newest = again is not None and again.spent_at is None
-    if is_newest and at - (found.spent_at or at) <= REPLAY_SECONDS * SECOND:
-        left = 1 if access is None else max(1, (access.expires_at - at) // SECOND)
+    if is_newest and at - (found.spent_at or at) <= REPLAY_WINDOW_SECONDS * MICROSECONDS_PER_SECOND:
+        left = 1 if access is None else max(1, (access.expires_at - at) // MICROSECONDS_PER_SECOND)
         return IssuedTokens(key.derive(ACCESS, token), key.derive(REFRESH, token), left)
     log.warning("memory server: a refresh token of %s was used again: its grant ends", found.client)
     end_grants(tx, grants.c.id == found.grant_id)
@@ -121,7 +121,7 @@ def refresh(tx: Tx, key: TokenKey, client: str, token: str, at: int) -> IssuedTo
 
 
 def revoke(tx: Tx, key: TokenKey, client: str, token: str) -> None:
-    """End the grant of a token, if it is the client's own."""
+    """End the grant of a token, if the token is the client's own."""
     for kind in (REFRESH, ACCESS):
         found = _find_token(tx, key, token, kind)
         if found is not None and found.client == client:
@@ -143,27 +143,27 @@ def list_grants(tx: Tx) -> list[Record]:
 
 
 def end_grants(tx: Tx, *which: ColumnElement[bool]) -> int:
-    """Remove grants and their tokens, which open nothing from then on; return how many grants there were."""
+    """Delete grants and their tokens. Return the number of grants."""
     ids = select(grants.c.id).where(*which).scalar_subquery()
     tx.execute(delete(grant_tokens).where(grant_tokens.c.grant_id.in_(ids)))
     return int(tx.execute(delete(grants).where(*which)).rowcount)
 
 
 def forget_expired(tx: Tx, at: int) -> None:
-    """Remove some expired tokens, and grants that have none left."""
-    old = select(grant_tokens.c.hash).where(grant_tokens.c.expires_at <= at).limit(SOME)
+    """Delete some expired tokens, and expired grants without tokens."""
+    old = select(grant_tokens.c.hash).where(grant_tokens.c.expires_at <= at).limit(ROWS_PER_CLEANUP)
     tx.execute(delete(grant_tokens).where(grant_tokens.c.hash.in_(old)))
     has_token = exists().where(grant_tokens.c.grant_id == grants.c.id)
-    is_old = grants.c.renewed_at < at - REFRESH_SECONDS * SECOND
+    is_old = grants.c.renewed_at < at - REFRESH_TOKEN_SECONDS * MICROSECONDS_PER_SECOND
     tx.execute(delete(grants).where(is_old, ~has_token))
 
 
 def _issue(tx: Tx, key: TokenKey, grant_id: int, seed: str, at: int) -> IssuedTokens:
-    lives = {ACCESS: key.access_seconds, REFRESH: REFRESH_SECONDS}
+    lives = {ACCESS: key.access_seconds, REFRESH: REFRESH_TOKEN_SECONDS}
     made = {kind: key.derive(kind, seed) for kind in lives}
     for kind, token in made.items():
         row = {"hash": key.hash(token), "grant_id": grant_id, "kind": kind}
-        tx.execute(insert(grant_tokens).values(expires_at=at + lives[kind] * SECOND, **row))
+        tx.execute(insert(grant_tokens).values(expires_at=at + lives[kind] * MICROSECONDS_PER_SECOND, **row))
     return IssuedTokens(made[ACCESS], made[REFRESH], key.access_seconds)
 
 

@@ -1,5 +1,6 @@
-"""Whether the server can do its work, as far as is known, and how far it is behind. What fails is remembered until it
-works again."""
+"""The server's health: its file, its background work and how far that is behind. A failure is remembered until a check
+succeeds.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +31,21 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
-from hermes.memory_server.engine.jobs import DEFERRED, PROMISED, has_work
+from hermes.memory_server.engine.jobs import DEFERRED_PREFIX, PROMISED, has_work
 from hermes.memory_server.engine.kinds import KINDS
 from hermes.memory_server.engine.rereading import read_counts
 from hermes.memory_server.model.calls import count_by_purpose, day_of
 
 log = logging.getLogger(__name__)
 OK = "ok"
-LASTS = 1.0
-"""Seconds that a result is used before the file is looked at again."""
-STALE_SECONDS, LOOK_WAIT_SECONDS = 10.0, 1.0
-"""A result that is older is not used: whoever asks waits for the next one, but not for long."""
-ROOM = 8 * 1024 * 1024
-"""Bytes on the disk below which it counts as full: who writes also writes the log."""
-WRITE_EVERY = 10.0
-"""When no write is known to have worked for so many seconds, a look makes one itself."""
+CACHE_SECONDS = 1.0
+"""How long a result is used before the file is checked again."""
+STALE_SECONDS, CHECK_WAIT_SECONDS = 10.0, 1.0
+"""An older result is not used: the caller waits for the next check, but not long."""
+MIN_FREE_BYTES = 8 * 1024 * 1024
+"""The free disk space below which the disk counts as full: a write also writes the log."""
+WRITE_CHECK_SECONDS = 10.0
+"""If no write is known to have succeeded for this long, a check writes itself."""
 NAMES: dict[type[StoreError], str] = {
     StoreBusyError: "locked",
     StoreDamagedError: "damaged",
@@ -55,31 +56,33 @@ NAMES: dict[type[StoreError], str] = {
     StoreUnreachableError: "unreachable",
 }
 LASTING = ("damaged", "gone")
-"""Troubles that a later success does not disprove: that one page can be read says nothing of the others."""
-COUNTED = 10_000
+"""Failures that a later success does not disprove: one readable page says nothing about the others."""
+MAX_COUNTED_JOBS = 10_000
 """Jobs are counted up to this number."""
-NEWEST = 100
-"""Messages that are looked at, the newest first."""
-LOOKED_AT = 1000
-"""Jobs of a kind that are looked at, the oldest first."""
+MAX_CHECKED_MESSAGES = 100
+"""The number of newest messages that are checked."""
+MAX_CHECKED_JOBS = 1000
+"""The number of oldest jobs of a kind that are checked."""
 
 WAITING = select(jobs.c.id).where(text(OPEN_JOB))
-ALL = PreparedStatement(select(func.count().label("number")).select_from(WAITING.limit(COUNTED).subquery()))
+ALL = PreparedStatement(select(func.count().label("number")).select_from(WAITING.limit(MAX_COUNTED_JOBS).subquery()))
 OPEN = select(jobs).where(jobs.c.kind == bindparam("kind"), text(OPEN_JOB)).order_by(jobs.c.id)
 OLDEST = PreparedStatement(OPEN.with_only_columns(jobs.c.created_at).limit(1))
-TRIED = OPEN.with_only_columns(jobs.c.attempts, jobs.c.error).limit(LOOKED_AT).subquery()
+TRIED = OPEN.with_only_columns(jobs.c.attempts, jobs.c.error).limit(MAX_CHECKED_JOBS).subquery()
 TRIES = PreparedStatement(
     select(func.max(TRIED.c.attempts).label("number"), func.max(TRIED.c.error).label("reason")).where(
-        TRIED.c.error.is_not(None), ~TRIED.c.error.startswith(DEFERRED)
+        TRIED.c.error.is_not(None), ~TRIED.c.error.startswith(DEFERRED_PREFIX)
     )
 )
 WAITS = PreparedStatement(
-    select(func.count().label("number")).select_from(TRIED).where(TRIED.c.error.startswith(DEFERRED))
+    select(func.count().label("number")).select_from(TRIED).where(TRIED.c.error.startswith(DEFERRED_PREFIX))
 )
-"""How many of the oldest open jobs of a kind wait for a model."""
-"""The highest number of tries, and a reason, among the oldest open jobs of a kind that failed."""
+"""The number of jobs waiting for a model, among the oldest open jobs of a kind."""
+"""`TRIES`: the highest number of attempts, and a reason, among the oldest open jobs of a kind that failed."""
 SOON_MICROSECONDS = 60_000_000
-NEW = select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(NEWEST).subquery()
+NEW = (
+    select(messages.c.id, messages.c.workspace_id).order_by(messages.c.id.desc()).limit(MAX_CHECKED_MESSAGES).subquery()
+)
 UNFINDABLE = PreparedStatement(
     select(func.count().label("number"))
     .select_from(NEW)
@@ -91,9 +94,10 @@ UNFINDABLE = PreparedStatement(
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far background work is behind. `oldest` is in seconds, 0 when nothing waits. `retried` says for each kind of
-    promised work that has failed how often it was tried, and `reasons` the kind of error: everybody may read it, so it
-    quotes nothing."""
+    """The backlog of background work. `oldest` is an age in seconds, 0 if nothing waits. `retried` has the number of
+    attempts of each kind of promised work that failed, and `reasons` the class of the error; anybody may read
+    these, so they quote nothing.
+    """
 
     waiting: int = 0
     oldest: float = 0.0
@@ -103,15 +107,15 @@ class Backlog:
 
 
 class ServerHealth:
-    """The state of one open database."""
+    """The health of one open database."""
 
     def __init__(self, database: Database, clock: Clock, refinement: Refinement | None = None) -> None:
         self.refinement = refinement
-        """What makes finer vectors."""
+        """The second embedder."""
         self.without_finer: int | None = None
-        """How many messages wait for a finer vector, up to 10,000; None while that is not known."""
+        """The number of messages waiting for a second-stage vector, up to 10,000; None while unknown."""
         self.refused_by_finer: int | None = None
-        """How many messages get none because they were refused again and again."""
+        """The number of messages that get none, because the embedder refused them repeatedly."""
         self._database = database
         self._clock = clock
         self._status = OK
@@ -120,35 +124,37 @@ class ServerHealth:
         self._wrote = float("-inf")
         self.backlog = Backlog()
         self.model_calls: Mapping[str, Mapping[str, int]] = {}
-        """Requests to a model on this day (UTC) by purpose: calls, failures, tokens, milliseconds."""
+        """Model requests of this day (UTC) by purpose: calls, failures, tokens, milliseconds."""
         self.deferred: Mapping[str, int] = {}
         """Jobs that wait for a model, by kind."""
         self.rereading: dict[str, int] = {}
-        """What was done anew for messages and conclusions of an earlier version, and what is left."""
+        """The counts of messages and conclusions of an earlier version that were read again or still are to be."""
         self.free_bytes: int | None = 0
 
     def note(self, error: StoreError) -> None:
-        """Remember that the file refused something."""
+        """Note an error of the file."""
         self._become(NAMES.get(type(error), self._status))
 
     def wrote(self) -> None:
-        """Remember that a write worked."""
+        """Note that a write succeeded."""
         self._wrote = self._clock.now()
 
     async def status(self) -> str:
-        """`ok`, or what is wrong with the file: one of `NAMES`. Only the first who asks, also after a while, waits."""
+        """Return `ok`, or the file's failure: one of `NAMES`. Only the first caller, or one after a long pause,
+        waits.
+        """
         age = abs(self._clock.now() - self._looked)
         if age >= STALE_SECONDS:
             self.without_finer = self.refused_by_finer = None
-        if age >= LASTS and (self._looking is None or self._looking.done()):
+        if age >= CACHE_SECONDS and (self._looking is None or self._looking.done()):
             self._looked = self._clock.now()
             self._looking = asyncio.create_task(self._look())
         if age >= STALE_SECONDS and self._looking is not None:
-            await asyncio.wait([self._looking], timeout=LOOK_WAIT_SECONDS if age < float("inf") else None)
+            await asyncio.wait([self._looking], timeout=CHECK_WAIT_SECONDS if age < float("inf") else None)
         return self._status
 
     async def inspect(self) -> None:
-        """Look at every page of the file, as far as there is time. Nobody waits for it."""
+        """Check every page of the file, as far as time allows. Run in the background."""
         try:
             damage = await self._database.read(find_damage)
         except StoreStoppedError:
@@ -161,8 +167,8 @@ class ServerHealth:
             self._become(NAMES[StoreDamagedError])
 
     def _is_to_be_tried(self) -> bool:
-        """Whether a trial write would tell something new. A damaged file is never written for that."""
-        unknown = self._status != OK or abs(self._clock.now() - self._wrote) >= WRITE_EVERY
+        """Return True if a trial write would give new information. A damaged file is never written for that."""
+        unknown = self._status != OK or abs(self._clock.now() - self._wrote) >= WRITE_CHECK_SECONDS
         return unknown and self._status not in LASTING
 
     def _become(self, status: str) -> None:
@@ -170,12 +176,14 @@ class ServerHealth:
             self._status = status
 
     async def close(self) -> None:
-        """Wait for a look that is under way: the database is closed after this."""
+        """Wait for a running check; call it before the database is closed."""
         if self._looking is not None:
             await self._looking
 
     async def _look(self) -> None:
-        """A look at each table, at what waits and at the disk; after a trouble, or when nobody else does, a write."""
+        """Check each table, the backlog and the disk; after a failure, or without other writes, write as
+        well.
+        """
         try:
             self.free_bytes = self._database.free_bytes()
             self.backlog = await self._database.read(partial(_look_around, at=times.now(self._clock)))
@@ -184,7 +192,7 @@ class ServerHealth:
             if self.refinement is not None and (space := self.refinement.space) is not None:
                 counts = await self._database.read(lambda tx: (count_behind(tx, space), count_refused(tx)))
                 self.without_finer, self.refused_by_finer = counts
-            if self.free_bytes is not None and self.free_bytes < ROOM:
+            if self.free_bytes is not None and self.free_bytes < MIN_FREE_BYTES:
                 self._become(NAMES[StoreFullError])
             elif self._is_to_be_tried():
                 await self._database.write(_write)
@@ -192,13 +200,13 @@ class ServerHealth:
                 self._become(OK)
         except StoreError as error:
             self.note(error)
-        except OSError as error:  # the folder is not there any more
+        except OSError as error:  # the folder is gone
             log.error("memory server: %s", error)
             self._become(NAMES[StoreGoneError])
 
 
 def _look_around(tx: Tx, at: int) -> Backlog:
-    """Read where each table begins, and what is behind: a few index probes, however much there is."""
+    """Read the first row of each table and the backlog: a few index probes, however many rows there are."""
     for table in metadata.sorted_tables:
         tx.execute(select(*table.primary_key).limit(1)).first()
     [(waiting,)] = ALL.rows(tx)
@@ -211,7 +219,7 @@ def _look_around(tx: Tx, at: int) -> Backlog:
 
 
 def _model_work(tx: Tx, at: int) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Return what was asked of a model today, by purpose, and the jobs that wait for one, by kind."""
+    """Return today's model requests by purpose, and the jobs that wait for a model by kind."""
     asked = {
         row.purpose: {
             "calls": row.calls,
@@ -230,6 +238,7 @@ def _write(tx: Tx) -> None:
 
 
 def has_work_soon(tx: Tx, at: int) -> bool:
-    """Return True if a job runs, or can be begun within a minute. What failed often and waits for longer goes on after
-    the next start."""
+    """Return True if a job runs or can begin within a minute. Jobs that wait longer after failures run after the next
+    start.
+    """
     return any(has_work(tx, kind, at + SOON_MICROSECONDS) for kind in KINDS)

@@ -1,6 +1,7 @@
-"""Items of an export, taken in with their ids and times. What is there already stays as it is: to import again is safe.
+"""Import the items of an export with their ids and times. Items that exist are kept as they are, so an import can be
+repeated.
 
-Nothing is learnt from what is imported: what was learnt from it comes along.
+Nothing is derived from imported messages: their conclusions are imported too.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import happened_at, import_pair, settle
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
@@ -43,17 +44,17 @@ from hermes.memory_server.tokens import count_tokens
 
 @dataclass(slots=True)
 class ImportOutcome:
-    """What became of the items."""
+    """The counts of an import."""
 
     added: int = 0
     present: int = 0
     refused: list[tuple[int, str]] = field(default_factory=list)
-    """By their numbers, with the reasons."""
+    """The refused items, by number, with the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedItem:
-    """An item with what could be worked out before the write lock is held."""
+    """An item, with everything that can be computed before the write lock is taken."""
 
     item: JsonMap
     draft: MessageDraft | None = None
@@ -61,7 +62,7 @@ class PreparedItem:
 
 
 def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedItem], at: int) -> ImportOutcome:
-    """Take in what is not there. An item that cannot be taken is told, and the others are."""
+    """Insert the items that do not exist. A refused item is reported, and the others are inserted."""
     outcome = ImportOutcome()
     if section == "workspace":
         item = given[0].item
@@ -87,7 +88,7 @@ def import_part(tx: Tx, workspace: str, section: str, given: Sequence[PreparedIt
 def _take_peer(tx: Tx, place: Record, given: PreparedItem, _at: int) -> bool:
     item = given.item
     name = SCOPE_PREFIX + item["id"] if item["kind"] == "scope" else item["id"]
-    if find_peer(tx, place.id, name) is not None:  # also one that is a part of another by now
+    if find_peer(tx, place.id, name) is not None:  # finds a merged peer too
         return False
     said = item["metadata"], item["configuration"], item["kind"]
     return insert_peer(tx, place.id, item["id"], item["created_at"], *said)
@@ -146,7 +147,7 @@ def _take_scoped(tx: Tx, place: Record, given: PreparedItem, at: int) -> bool:
     known = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
     inside = {*tx.execute(known).scalars()}
     new = [scope.id for scope in scopes if scope.id not in inside]
-    for scope_id in new:  # what the scope knows comes with its conclusions
+    for scope_id in new:  # its conclusions are imported, not copied again
         values = {"scope_id": scope_id, "session_id": session.id, "state": "completed", "copied": 0, "updated_at": at}
         tx.execute(insert(scope_sessions).values(values))
     return bool(new)
@@ -163,9 +164,9 @@ def _take_conclusion(tx: Tx, place: Record, given: PreparedItem, at: int) -> boo
             raise Invalid(f"the id {item['id']} belongs to a conclusion elsewhere on this server")
         return False
     collection = ensure_collection(tx, place.id, *pair)
-    deleted = buried_at(tx, collection, item["content"])
+    deleted = find_tombstone_time(tx, collection, item["content"])
     if deleted is not None and item["created_at"] <= deleted:
-        raise Invalid(f"it was deleted here on {times.to_day(deleted)}, after it was said")
+        raise Invalid(f"it was deleted on this server on {times.to_day(deleted)}, after its date")
     inside = select(messages.c.id).where(messages.c.workspace_id == place.id)
     named = [inside.where(messages.c.public_id.in_(part)) for part in in_parts(item["message_ids"])]
     sources = sorted({source for query in named for source in tx.execute(query).scalars()})
@@ -233,7 +234,7 @@ TAKE: Mapping[str, Callable[[Tx, Record, PreparedItem, int], bool]] = {
     "sessions": _take_session,
     "memberships": _take_membership,
     "messages": _take_message,
-    "departures": lambda *_: False,  # who left is said by the stays
+    "departures": lambda *_: False,  # memberships say who left
     "scopes": _take_scoped,
     "conclusions": _take_conclusion,
     "cards": _take_card,

@@ -1,4 +1,4 @@
-"""From new messages to background work: who will learn what, and which summaries are due."""
+"""Queue the background work that new messages cause: derivation of conclusions, and due summaries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.settings import resolve
 
 NewMessages = Mapping[int, Sequence[tuple[int, JsonMap]]]
-"""Per author: the ids of the messages and the configuration that came with each."""
-PER_JOB = 10
-"""Messages that one job reasons about: a job holds the write lock while it stores what it found."""
+"""Per author: the ids of the messages, and the configuration that each was sent with."""
+MESSAGES_PER_JOB = 10
+"""The number of messages in one job: a job holds the write lock while it stores its results."""
 SCOPES = PreparedStatement(
     select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
 )
@@ -26,7 +26,7 @@ SCOPES = PreparedStatement(
 def queue_reasoning(
     tx: Tx, session: Record, members: Mapping[int, Record], count: int, new: NewMessages, at: int
 ) -> None:
-    """Queue what these messages, the last of `count`, bring about."""
+    """Queue the work that these messages, the last of `count`, cause."""
     workspace = session.workspace_configuration
     silent = [row.scope_id for row in SCOPES.rows(tx, session_id=session.id)]
     for author, given in new.items():
@@ -40,9 +40,9 @@ def queue_reasoning(
             observers = list(dict.fromkeys([author, *others, *silent]))
             unit = f"representation:{session.workspace_id}:{session.id}:{author}"
             whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
-            for start in range(0, len(wanted), PER_JOB):
+            for start in range(0, len(wanted), MESSAGES_PER_JOB):
                 # A worker of an earlier version reads the observers here; ours asks the table.
-                payload = {"messages": wanted[start : start + PER_JOB], "observers": observers}
+                payload = {"messages": wanted[start : start + MESSAGES_PER_JOB], "observers": observers}
                 add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
 
@@ -55,8 +55,8 @@ def _is_observed(member: Record | None) -> bool:
     return json.loads(member.configuration).get("observe_me") is not False
 
 
-def queue_summaries_again(tx: Tx, session: Record, at: int) -> None:
-    """Queue the newest summaries that a session can have: the earlier ones are not to be used any more."""
+def requeue_summaries(tx: Tx, session: Record, at: int) -> None:
+    """Queue the newest summaries that a session can have, because the earlier ones became invalid."""
     configuration = select(workspaces.c.configuration).where(workspaces.c.id == session.workspace_id)
     count = session.message_count
     _queue_summaries(tx, session, tx.execute(configuration).scalar_one(), count, count, at)

@@ -1,10 +1,10 @@
-"""Background work as rows. A job is written in the transaction of what caused it: neither is there without the other.
+"""Background jobs as rows. A job is inserted in the transaction that causes it, so neither exists without the other.
 
-    pending ── claim (lease) ── running ── finish ── done
-       └──────── retry, later ─────┘  └── a webhook, too often ── failed
+pending ── claim (lease) ── running ── finish ── done
+   └──────── retry, later ─────┘  └── a webhook, too often ── failed
 
-Jobs of one unit run one after another, those of different units side by side. A lease that ran out can be taken over;
-its old owner cannot finish any more.
+Jobs of one unit run one after another, jobs of different units side by side. An expired lease can be taken over; its
+former owner cannot finish the job.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from hermes.memory_server.db.dialects import announce_work
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting_new
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs
 
-LEASE = 10_000_000
-"""Microseconds that a claimed job belongs to its owner, unless renewed. So long does the work of a killed worker
-wait."""
-ATTEMPTS = 5
-BACK_OFF = 2_000_000
-"""Microseconds before the second try; doubled for each further one."""
-LONGEST_WAIT = 2 * 3600 * 1_000_000
-KEEP_DONE = 24 * 3600 * 1_000_000
-KEEP_FAILED = 30 * KEEP_DONE
-REASON_CHARS = 500
-DEFERRED = "waiting: "
-"""Begins the reason of a job that waits for a model."""
-MIN_DEFERRAL = 120 * 1_000_000
-"""Microseconds that such a job waits at least."""
-FORGOTTEN = 1000
-"""How many finished jobs are dropped in one transaction."""
+LEASE_MICROSECONDS = 10_000_000
+"""How long a claimed job belongs to its owner unless renewed, which is how long a killed worker's jobs wait."""
+MAX_ATTEMPTS = 5
+FIRST_RETRY_MICROSECONDS = 2_000_000
+"""The delay before the second attempt, doubled for each further one."""
+MAX_WAIT_MICROSECONDS = 2 * 3600 * 1_000_000
+DONE_LIFETIME_MICROSECONDS = 24 * 3600 * 1_000_000
+FAILED_LIFETIME_MICROSECONDS = 30 * DONE_LIFETIME_MICROSECONDS
+MAX_REASON_CHARS = 500
+DEFERRED_PREFIX = "waiting: "
+"""The prefix of the reason of a job that waits for a model."""
+MIN_DEFERRAL_MICROSECONDS = 120 * 1_000_000
+"""The shortest time that such a job waits."""
+JOBS_PER_TRANSACTION = 1000
+"""The number of finished jobs that one transaction deletes."""
 JobKind = Literal[
     "representation",
     "summary",
@@ -53,13 +52,14 @@ JobKind = Literal[
     "index",
     "webhook",
 ]
-"""Every kind of background work; `kinds.KINDS` says how each is done."""
+"""Every kind of background job; `kinds.KINDS` has the handler of each."""
 LEARNING: JobKind = "representation"
 AFTER_LEARNING: tuple[JobKind, ...] = ("dream", "scope")
-"""The kinds that go over what was learnt: they wait for what their workspace learns from earlier messages, but not for
-a message that has failed ATTEMPTS times."""
+"""Kinds that work on conclusions. They wait until their workspace has derived conclusions from earlier messages,
+except from messages that failed MAX_ATTEMPTS times.
+"""
 TRACKED: tuple[JobKind, ...] = (LEARNING, "summary", "dream")
-"""The kinds that queue status counts as work units."""
+"""The kinds that the queue status counts as work units."""
 PROMISED: tuple[JobKind, ...] = (
     *TRACKED,
     "scope",
@@ -73,30 +73,30 @@ PROMISED: tuple[JobKind, ...] = (
     "reread",
     "index",
 )
-"""The kinds that are never given up, since somebody relies on them."""
+"""The kinds that are never given up, because somebody relies on them."""
 APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")
-"""Promised kinds that get a unit of their own after many failures, so that the rest of their unit goes on."""
-LONGEST_BACK_OFF = 600 * 1_000_000
-"""Microseconds between two tries of what is never given up, at most."""
+"""Promised kinds that are moved to a separate unit after many failures, so that the rest of their unit can run."""
+MAX_RETRY_MICROSECONDS = 600 * 1_000_000
+"""The longest delay between two attempts of a promised job."""
 
 
 def _claimable() -> Select[Any]:
-    """The oldest job of a kind whose turn it is."""
+    """Return a query for the oldest job of a kind that may run now."""
     job, other, lesson = jobs.alias("job"), jobs.alias("other"), jobs.alias("lesson")
     earlier = exists().where(other.c.unit == job.c.unit, other.c.id < job.c.id, text(f"other.{OPEN_JOB}"))
     unlearnt = exists().where(
         lesson.c.workspace_id == job.c.workspace_id,
         lesson.c.kind == LEARNING,
         lesson.c.id < job.c.id,
-        lesson.c.attempts < ATTEMPTS,
+        lesson.c.attempts < MAX_ATTEMPTS,
         text(f"lesson.{OPEN_JOB}"),
     )
     at: BindParameter[int] = bindparam("at", type_=jobs.c.not_before.type)
-    # What lies further ahead than anyone sets it was written before the clock was set back.
-    due = or_(job.c.not_before <= at, job.c.not_before > at + LONGEST_WAIT)
+    # A time further ahead than any that is set here comes from before the clock was set back.
+    due = or_(job.c.not_before <= at, job.c.not_before > at + MAX_WAIT_MICROSECONDS)
     free = or_(
         (job.c.state == "pending") & due,
-        (job.c.state == "running") & or_(job.c.lease_until < at, job.c.lease_until > at + LEASE),
+        (job.c.state == "running") & or_(job.c.lease_until < at, job.c.lease_until > at + LEASE_MICROSECONDS),
     )
     ready = or_(and_(*(job.c.kind != kind for kind in AFTER_LEARNING)), ~unlearnt)
     chosen = select(job.c.id).where(job.c.kind == bindparam("kind"), text(f"job.{OPEN_JOB}"), free, ~earlier, ready)
@@ -109,7 +109,7 @@ MINE = (
     jobs.c.attempts == bindparam("attempt"),
     jobs.c.state == "running",
 )
-"""The condition that a job is still its owner's."""
+"""The condition that a job still belongs to its owner."""
 INSERT = PreparedInsert(
     jobs, "kind", "unit", "workspace_id", "session_id", "sender_id", "payload", "created_at", "not_before"
 )
@@ -134,7 +134,7 @@ FINISH = PreparedStatement(update(jobs).where(*MINE).values(state="done", finish
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A piece of work that this owner may do now."""
+    """A job that this owner may run now."""
 
     id: int
     kind: JobKind
@@ -159,7 +159,7 @@ def add_job(
     observers: Iterable[int] = (),
     not_before: int = 0,
 ) -> None:
-    """Queue work. It is done after this transaction commits, and not before `not_before`."""
+    """Queue a job. It runs after this transaction commits, and not before `not_before`."""
     values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
     values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at, "not_before": not_before}
     job_id = INSERT.add(tx, **values)
@@ -168,7 +168,7 @@ def add_job(
 
 
 def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
-    """Take a peer out of the observers of all open learning jobs, or of those of one session."""
+    """Remove a peer from the observers of all open derivation jobs, or of those of one session."""
     waiting = select(jobs.c.id).where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}"))
     if session_id is not None:
         waiting = waiting.where(jobs.c.session_id == session_id)
@@ -176,7 +176,7 @@ def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
 
 
 def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
-    """In all open jobs of a workspace put peer `by` in the place of this one, as author and as observer."""
+    """Replace a peer by peer `by` in all open jobs of a workspace, as author and as observer."""
     own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"))
     tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
     waiting = select(jobs.c.id).where(*own, jobs.c.kind == LEARNING)
@@ -185,7 +185,7 @@ def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
 
 
 def _drop_observer(tx: Tx, peer_id: int, waiting: Select[Any]) -> Sequence[int]:
-    """Take a peer out of the observers of these jobs. Returns those that it observed."""
+    """Remove a peer from the observers of these jobs. Return the ids of the jobs that it observed."""
     observed = waiting.join(job_observers, job_observers.c.job_id == jobs.c.id)
     ids = tx.execute(observed.where(job_observers.c.peer_id == peer_id).with_for_update(of=jobs)).scalars().all()
     for part in in_parts(ids):
@@ -195,17 +195,17 @@ def _drop_observer(tx: Tx, peer_id: int, waiting: Select[Any]) -> Sequence[int]:
 
 
 def read_observers(tx: Tx, job: Job) -> list[int]:
-    """Whose view a job changes, as of now."""
+    """Return the ids of the peers whose conclusions a job changes."""
     return [row.peer_id for row in OBSERVERS.rows(tx, job_id=job.id)]
 
 
 def has_work(tx: Tx, kind: str, at: int) -> bool:
-    """Is there a job of this kind that could be claimed now? Cheap, and needs no write lock."""
+    """Return True if a job of this kind can be claimed now. Cheap, and takes no write lock."""
     return OPEN.first(tx, kind=kind) is not None and CLAIMABLE.first(tx, kind=kind, at=at) is not None
 
 
 def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job]:
-    """Take up to so many jobs of a kind, the oldest first, each of a unit that nobody works on."""
+    """Claim up to `limit` jobs of a kind, the oldest first, each of a unit with no running job."""
     claimed: list[Job] = []
     while len(claimed) < limit and (job := claim_job(tx, owner, kind, at)) is not None:
         claimed.append(job)
@@ -213,8 +213,8 @@ def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job]:
 
 
 def claim_job(tx: Tx, owner: str, kind: str, at: int) -> Job | None:
-    """Take the oldest job of a kind whose unit nobody works on."""
-    row = CLAIM.first(tx, kind=kind, at=at, owned_by=owner, until=at + LEASE)
+    """Claim the oldest job of a kind whose unit has no running job."""
+    row = CLAIM.first(tx, kind=kind, at=at, owned_by=owner, until=at + LEASE_MICROSECONDS)
     if row is None:
         return None
     payload = json.loads(row.payload)
@@ -222,39 +222,38 @@ def claim_job(tx: Tx, owner: str, kind: str, at: int) -> Job | None:
 
 
 def renew_job(tx: Tx, job: Job, at: int) -> bool:
-    """Keep a job that takes long. False when it was lost."""
-    return RENEW.run(tx, until=at + LEASE, **_identity(job)) == 1
+    """Renew the lease of a running job. Return False if the lease was lost."""
+    return RENEW.run(tx, until=at + LEASE_MICROSECONDS, **_identity(job)) == 1
 
 
 def finish_job(tx: Tx, job: Job, at: int) -> bool:
-    """Mark it done. False when the lease was lost: then its effects must not be kept."""
+    """Mark a job as done. Return False if the lease was lost: its effects must then be rolled back."""
     return FINISH.run(tx, at=at, **_identity(job)) == 1
 
 
 def keep_place(tx: Tx, job: Job) -> None:
-    """Queue a job that was just finished once more, in its old place: what is left of it comes before the rest of its
-    unit."""
+    """Queue a job again that was just finished, in its old place: the rest of it runs before the rest of its unit."""
     waits = {"state": "pending", "attempts": 0, "not_before": 0, "finished_at": None}
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(waits))
 
 
 def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
-    """Try again later, or give up and keep the reason. What was promised is tried for as long as it takes."""
-    changes: dict[str, Any] = {"error": reason[:REASON_CHARS]}
-    if job.attempts >= ATTEMPTS and job.kind not in PROMISED:
+    """Retry a job later, or give up and store the reason. Promised kinds are retried without end."""
+    changes: dict[str, Any] = {"error": reason[:MAX_REASON_CHARS]}
+    if job.attempts >= MAX_ATTEMPTS and job.kind not in PROMISED:
         changes |= {"state": "failed", "finished_at": at}
     else:
-        wait = min(BACK_OFF * 2 ** min(job.attempts - 1, 20), LONGEST_BACK_OFF)
+        wait = min(FIRST_RETRY_MICROSECONDS * 2 ** min(job.attempts - 1, 20), MAX_RETRY_MICROSECONDS)
         changes |= {"state": "pending", "not_before": at + wait}
-        if job.attempts >= ATTEMPTS and job.kind in APART:
+        if job.attempts >= MAX_ATTEMPTS and job.kind in APART:
             changes["unit"] = f"{job.kind}:{job.id}"
     is_mine = tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job)).rowcount == 1
-    if is_mine and job.attempts >= ATTEMPTS and job.kind == LEARNING and len(job.payload.get("messages", ())) > 1:
+    if is_mine and job.attempts >= MAX_ATTEMPTS and job.kind == LEARNING and len(job.payload.get("messages", ())) > 1:
         _split(tx, job)
 
 
 def _split(tx: Tx, job: Job) -> None:
-    """Give each message of a learning job that keeps failing a job of its own: mostly one of them is the cause."""
+    """Split a failing derivation job into one job per message: usually one message is the cause."""
     first, *others = job.payload["messages"]
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(payload=json.dumps({**job.payload, "messages": [first]})))
     row = tx.execute(select(jobs.c.sender_id, jobs.c.created_at).where(jobs.c.id == job.id)).one()
@@ -266,43 +265,44 @@ def _split(tx: Tx, job: Job) -> None:
 
 
 def retry_failed(tx: Tx) -> None:
-    """Make all failed jobs that are still to be done due at once: what they failed for may be mended."""
+    """Make all failed promised jobs due at once, since the cause may have been fixed."""
     failed = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.is_not(None), jobs.c.kind.in_(PROMISED))
     tx.execute(update(jobs).where(*failed).values(not_before=0))
 
 
 def defer_job(tx: Tx, job: Job, reason: str, seconds: float, at: int) -> None:
-    """Let a job wait for a model, which is no failure of the job. It waits long enough to keep no server running; the
-    model's return makes it due (`resume_deferred`)."""
-    wait = min(max(int(seconds * 1e6), MIN_DEFERRAL), LONGEST_WAIT // 2)
+    """Let a job wait for a model, which does not count as a failure. The delay is long enough for an idle server to
+    stop; `resume_deferred` makes the job due when the model is back.
+    """
+    wait = min(max(int(seconds * 1e6), MIN_DEFERRAL_MICROSECONDS), MAX_WAIT_MICROSECONDS // 2)
     changes: dict[str, Any] = {"state": "pending", "attempts": jobs.c.attempts - 1, "not_before": at + wait}
-    changes["error"] = f"{DEFERRED}{reason}"[:REASON_CHARS]
+    changes["error"] = f"{DEFERRED_PREFIX}{reason}"[:MAX_REASON_CHARS]
     tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
 
 
 def resume_deferred(tx: Tx) -> None:
     """Make all jobs due that wait for a model."""
-    waiting = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.startswith(DEFERRED))
+    waiting = (text(OPEN_JOB), jobs.c.state == "pending", jobs.c.error.startswith(DEFERRED_PREFIX))
     tx.execute(update(jobs).where(*waiting).values(not_before=0))
 
 
 def release_job(tx: Tx, job: Job) -> None:
-    """Give a job back that was not done: another worker may take it at once."""
+    """Return an unfinished job to the queue; another worker may claim it at once."""
     changes = {"state": "pending", "attempts": jobs.c.attempts - 1}
     tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
 
 
 def forget_finished(tx: Tx, at: int) -> bool:
-    """Drop a part of the jobs that were done long ago; failed ones stay longer. Is there more to drop?"""
+    """Delete some of the old finished jobs; failed ones are kept longer. Return True if more are left."""
     old = or_(
-        (jobs.c.state == "done") & (jobs.c.finished_at < at - KEEP_DONE),
-        (jobs.c.state == "failed") & (jobs.c.finished_at < at - KEEP_FAILED),
+        (jobs.c.state == "done") & (jobs.c.finished_at < at - DONE_LIFETIME_MICROSECONDS),
+        (jobs.c.state == "failed") & (jobs.c.finished_at < at - FAILED_LIFETIME_MICROSECONDS),
     )
-    gone = select(jobs.c.id).where(jobs.c.finished_at.is_not(None), old).limit(FORGOTTEN)
+    gone = select(jobs.c.id).where(jobs.c.finished_at.is_not(None), old).limit(JOBS_PER_TRANSACTION)
     ids = [row.id for row in tx.execute(gone)]
     tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
     tx.execute(delete(jobs).where(jobs.c.id.in_(ids)))
-    return len(ids) == FORGOTTEN
+    return len(ids) == JOBS_PER_TRANSACTION
 
 
 def _identity(job: Job) -> dict[str, Any]:

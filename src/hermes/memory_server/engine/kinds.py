@@ -1,11 +1,11 @@
-"""The kinds of background work, as a table. A new kind is a name in `jobs.JobKind`, an entry here, and an `add_job`
-where it is caused; `jobs.py` also says which kinds are never given up (`PROMISED`) or wait (`AFTER_LEARNING`).
+"""The kinds of background jobs, as a table. A new kind needs a name in `jobs.JobKind`, an entry here, and an `add_job`
+where it is caused; `jobs.py` also lists the kinds that are never given up (`PROMISED`) or wait (`AFTER_LEARNING`).
 
-`prepare` runs outside any transaction, side by side with others and for at most `seconds`: it reads, asks a model, an
-embedder or the outside. It may raise; then the job is tried again later, and after `ModelWaiting` it waits without that
-counting as a try. `commit` gets what was prepared and runs in
-the transaction that ends the job: its effect is there exactly once. Between the two, others may have written. When it
-returns True something is left to do, and the job is done once more, before the rest of its unit.
+`prepare` runs outside any transaction, concurrently, and for at most `seconds`: it reads, or asks a model, an embedder
+or the network. If it raises, the job is retried later; after `ModelWaiting` it waits without counting an attempt.
+`commit` gets the prepared value and runs in the transaction that finishes the job, so its effect happens exactly once.
+Others may have written in between. If it returns True, work is left, and the job runs once more before the rest of its
+unit.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, read_observers
-from hermes.memory_server.engine.merging import go_on_merging
+from hermes.memory_server.engine.merging import continue_merge
 from hermes.memory_server.engine.peer_deletion import purge_peer
-from hermes.memory_server.engine.removal import go_on_removing
-from hermes.memory_server.engine.rereading import REST_SHARE, commit_part, prepare_part
+from hermes.memory_server.engine.removal import continue_removal
+from hermes.memory_server.engine.rereading import REST_FACTOR, commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
@@ -39,42 +39,44 @@ from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.own_words import own_sessions
 
 P = TypeVar("P")
-READ_AT_ONCE = 500
-"""How many messages or conclusions of an earlier version are read in one transaction: who wants to write waits."""
-MODEL_SECONDS = 1200.0
-"""For work that may ask a model, several times and each with a deadline of its own."""
-WEBHOOK_SECONDS = 10.0
-INDEX_SECONDS = 6 * 3600.0
+ROWS_PER_TRANSACTION = 500
+"""The number of messages or conclusions of an earlier version read in one transaction, because writers wait
+meanwhile.
+"""
+MODEL_TIMEOUT_SECONDS = 1200.0
+"""For jobs that may ask a model several times, each time with its own deadline."""
+WEBHOOK_TIMEOUT_SECONDS = 10.0
+INDEX_TIMEOUT_SECONDS = 6 * 3600.0
 """For an index of many millions of vectors."""
-WEBHOOKS = 100
-"""How many events are on their way at once, one for each endpoint. One that hangs takes a place and nothing else."""
+MAX_CONCURRENT_WEBHOOKS = 100
+"""The number of events delivered at a time, one per endpoint. An endpoint that hangs takes up only its own slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobTools:
-    """What preparing may use."""
+    """The resources that `prepare` may use."""
 
     database: Database
     embedder: Embedder
     delivery: WebhookDelivery = field(default_factory=WebhookDelivery)
     models: ModelDoor | None = None
-    """`await models.of(workspace_id)` is the model to ask, or None; None where this worker asks none."""
+    """`await models.of(workspace_id)` returns the model to ask, or None. None if this worker asks no model."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobHandler(Generic[P]):
-    """How jobs of one kind are done, and how many at once."""
+    """How jobs of one kind run, and how many at a time."""
 
     prepare: Callable[[JobTools, Job], Coroutine[Any, Any, P]]
     commit: Callable[[Tx, Job, P, int], bool | None]
     places: int = 1
     seconds: float = 60.0
     rest_share: float | None = None
-    """For so many times as long as one job took, the next of its kind waits; None: until nobody writes."""
+    """The pause after a job, as a multiple of the job's duration; None: until nobody writes."""
 
 
-async def _nothing(_tools: JobTools, _job: Job) -> None:
-    """There is nothing to prepare."""
+async def _prepare_nothing(_tools: JobTools, _job: Job) -> None:
+    """Prepare nothing."""
 
 
 async def _statements(tools: JobTools, job: Job) -> list[Statement]:
@@ -95,13 +97,13 @@ async def _summary(tools: JobTools, job: Job) -> SessionSummary | None:
         return None if plan is None else plan.extract()
     try:
         return plan.finish(await compose_lines(model, plan.kind, plan.rows))
-    except ModelWaiting:  # meanwhile there is an extract
+    except ModelWaiting:  # until then an extract serves
         await tools.database.write(lambda tx: _summarised(tx, job, plan.extract(), plan.rows[-1].created_at))
         raise
 
 
 async def _composing(tools: JobTools, job: Job) -> MemoryModel | None:
-    """The model that may write, of the job's workspace; None where there is none."""
+    """Return the model that may compose texts in the job's workspace, or None."""
     model = None if tools.models is None else await tools.models.of(job.workspace_id)
     return model if model is not None and model.model_class == "compose" else None
 
@@ -131,32 +133,43 @@ def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
     if made is None or job.session_id is None:
         return False
     if made.removals != count_removals(tx, job.session_id):
-        return True  # it may hold what was deleted since
+        return True  # the summary may quote messages that were deleted since
     store_summary(tx, job.session_id, made, at)
     return False
 
 
 KINDS: Mapping[str, JobHandler[Any]] = {
     "representation": JobHandler(_statements, _learn, places=4),
-    "summary": JobHandler(_summary, _summarised, places=4, seconds=MODEL_SECONDS),
+    "summary": JobHandler(_summary, _summarised, places=4, seconds=MODEL_TIMEOUT_SECONDS),
     "dream": JobHandler(
-        _propose, lambda tx, job, found, at: dream(tx, job.workspace_id, job.payload, found, at), seconds=MODEL_SECONDS
+        _propose,
+        lambda tx, job, found, at: dream(tx, job.workspace_id, job.payload, found, at),
+        seconds=MODEL_TIMEOUT_SECONDS,
     ),
-    "scope": JobHandler(_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)),
-    "delete_session": JobHandler(_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)),
-    "delete_workspace": JobHandler(_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),
+    "scope": JobHandler(
+        _prepare_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)
+    ),
+    "delete_session": JobHandler(
+        _prepare_nothing, lambda tx, job, _, at: purge_session(tx, job.payload["session"], at)
+    ),
+    "delete_workspace": JobHandler(_prepare_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)),
     "delete_peer": JobHandler(
-        _nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload["peer"], at)
+        _prepare_nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload["peer"], at)
     ),
-    "delete_messages": JobHandler(_nothing, lambda tx, job, _, at: go_on_removing(tx, job.payload, at)),
-    "merge_peers": JobHandler(_nothing, lambda tx, job, _, at: go_on_merging(tx, job.payload["merge"], at)),
+    "delete_messages": JobHandler(_prepare_nothing, lambda tx, job, _, at: continue_removal(tx, job.payload, at)),
+    "merge_peers": JobHandler(_prepare_nothing, lambda tx, job, _, at: continue_merge(tx, job.payload["merge"], at)),
     "tidy": JobHandler(_tidy_files, lambda tx, job, _, at: tidy_index(tx, job.payload, at)),
-    "catch_up": JobHandler(_nothing, lambda tx, *_: catch_up(tx, READ_AT_ONCE) or catch_up_standing(tx, READ_AT_ONCE)),
+    "catch_up": JobHandler(
+        _prepare_nothing,
+        lambda tx, *_: catch_up(tx, ROWS_PER_TRANSACTION) or catch_up_standing(tx, ROWS_PER_TRANSACTION),
+    ),
     "reread": JobHandler(
         lambda tools, _: prepare_part(tools.database, tools.embedder),
         lambda tx, _, part, at: commit_part(tx, part, at),
-        rest_share=REST_SHARE,
+        rest_share=REST_FACTOR,
     ),
-    "index": JobHandler(_index, lambda *_: None, seconds=INDEX_SECONDS),
-    "webhook": JobHandler(_post, lambda *_: None, places=WEBHOOKS, seconds=WEBHOOK_SECONDS),  # posting is all
+    "index": JobHandler(_index, lambda *_: None, seconds=INDEX_TIMEOUT_SECONDS),
+    "webhook": JobHandler(
+        _post, lambda *_: None, places=MAX_CONCURRENT_WEBHOOKS, seconds=WEBHOOK_TIMEOUT_SECONDS
+    ),  # nothing to commit
 }

@@ -1,4 +1,4 @@
-"""Who is in a session, since when, and whom they observe."""
+"""Members of sessions: since when they are in, and whom they observe."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ CONFIGURE = PreparedStatement(
     .where(*STAY)
     .values(observe_me=bindparam("observe_me_"), observe_others=bindparam("observe_others_"))
 )
-MAX_ALONE = 8
-"""Peers that may be named as being alone in a session."""
+MAX_ALONE_PEERS = 8
+"""The number of peers that `sessions_alone` accepts."""
 OTHER = memberships.alias("other")
 ALONE = PreparedStatement(
     select(memberships.c.session_id)
@@ -52,54 +52,59 @@ ALONE = PreparedStatement(
         memberships.c.peer_id == bindparam("first"),
         ~exists().where(
             OTHER.c.session_id == memberships.c.session_id,
-            OTHER.c.peer_id.not_in([bindparam(f"known_{number}") for number in range(MAX_ALONE)]),
+            OTHER.c.peer_id.not_in([bindparam(f"known_{number}") for number in range(MAX_ALONE_PEERS)]),
         ),
     )
     .distinct()
     .order_by(memberships.c.session_id.desc())
     .limit(bindparam("most"))
 )
-PART = 50
-"""How many members are added or removed in one transaction. Few, since other writers wait meanwhile."""
+MEMBERS_PER_TRANSACTION = 50
+"""The number of members that one transaction adds or removes. Small, because other writers wait meanwhile."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Whether others learn about a member, and whether it learns about others. None leaves it to the wider settings."""
+    """Whether others learn about a member, and whether it learns about others. None means that wider settings
+    decide.
+    """
 
     observe_me: bool | None = None
     observe_others: bool | None = None
 
 
 def sessions_alone(tx: Tx, workspace_id: int, names: Sequence[str]) -> tuple[int, ...]:
-    """Return the sessions that the first of these peers is in, and in which nobody but these peers ever was."""
+    """Return the sessions that the first of these peers is in and that no other peers were ever in."""
     known = [found.id for name in names if (found := find_peer(tx, workspace_id, name)) is not None]
     first = find_peer(tx, workspace_id, names[0])
     if first is None:
         return ()
-    given = {f"known_{number}": known[number % len(known)] for number in range(MAX_ALONE)}
+    given = {f"known_{number}": known[number % len(known)] for number in range(MAX_ALONE_PEERS)}
     rows = ALONE.rows(tx, first=first.id, most=limits.SESSIONS_PER_RECALL, **given)
     return tuple(row.session_id for row in rows)
 
 
 def parts(given: Mapping[str, T]) -> list[dict[str, T]]:
-    """Many members in parts, one part for each transaction. There is at least one part, if only an empty one."""
+    """Split members into parts, one for each transaction. There is at least one part, which may be empty."""
     items = list(given.items())
-    return [dict(items[start : start + PART]) for start in range(0, len(items), PART)] or [{}]
+    return [
+        dict(items[start : start + MEMBERS_PER_TRANSACTION]) for start in range(0, len(items), MEMBERS_PER_TRANSACTION)
+    ] or [{}]
 
 
 def observers_first(given: Mapping[str, Observation]) -> dict[str, Observation]:
-    """Refused when they have more observers than a session may have. Of many the observers come first, in the first
-    part, so that what is refused is refused before anybody is let in."""
+    """Sort observers first, so that too many are refused before any part is added. Raise Refused if there are more
+    observers than a session may have.
+    """
     _check_observer_count(sum(one.observe_others is True for one in given.values()))
-    if len(given) <= PART:
+    if len(given) <= MEMBERS_PER_TRANSACTION:
         return dict(given)
     return dict(sorted(given.items(), key=lambda item: item[1].observe_others is not True))
 
 
 def add_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
-    """Let peers into a session; who is in already keeps what was set, and when they came."""
+    """Add peers to a session. Members keep their settings and the time at which they joined."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
     for name, observation in given.items():
         if MEMBER.first(tx, session_id=session.id, peer_id=ids[name]) is None:
@@ -109,7 +114,9 @@ def add_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: i
 
 
 def add_authors(tx: Tx, session: Record, peer_ids: Collection[int], at: int) -> dict[int, Record]:
-    """Whoever writes is in the session from before that message on. Those authors, and all who observe others."""
+    """Add authors to the session as of just before their messages. Return the rows of these authors and of all
+    observers.
+    """
     found: dict[int, Record] = {}
     for peer_id in peer_ids:
         found |= _with_observers(tx, session.id, peer_id)
@@ -124,7 +131,7 @@ def _with_observers(tx: Tx, session_id: int, peer_id: int) -> dict[int, Record]:
 
 
 def set_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: int) -> None:
-    """These peers are in the session, as is given here."""
+    """Add these peers to the session, or change their settings if they are members."""
     ids = ensure_peer_ids(tx, session.workspace_id, given, at)
     for name, observation in given.items():
         if MEMBER.first(tx, session_id=session.id, peer_id=ids[name]) is None:
@@ -134,17 +141,18 @@ def set_members(tx: Tx, session: Record, given: Mapping[str, Observation], at: i
 
 
 def remove_others(tx: Tx, session: Record, kept: Collection[str], after: int) -> int | None:
-    """Let a part of those out whose names are not among these; scopes stay. The last one that was looked at, which the
-    next part comes after; None when there is no more."""
-    present = PRESENT.rows(tx, session_id=session.id, after=after, most=PART)
+    """Remove some of the members whose names are not in `kept`; scopes stay. Return the last peer id checked, after
+    which the next part begins, or None after the last part.
+    """
+    present = PRESENT.rows(tx, session_id=session.id, after=after, most=MEMBERS_PER_TRANSACTION)
     for row in present:
         if row.kind == "peer" and row.name not in kept:
             _leave(tx, session, row.peer_id)
-    return int(present[-1].peer_id) if len(present) == PART else None
+    return int(present[-1].peer_id) if len(present) == MEMBERS_PER_TRANSACTION else None
 
 
 def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
-    """Let peers out; who is not in is passed over."""
+    """Remove peers from the session; those that are not members are skipped."""
     for name in names:
         peer = find_peer(tx, session.workspace_id, name)
         if peer is not None:
@@ -152,7 +160,9 @@ def remove_members(tx: Tx, session: Record, names: Iterable[str]) -> None:
 
 
 def get_observation(tx: Tx, session: Record, name: str) -> Observation:
-    """Return what is set for a member, or for a scope of the session; refused when the peer is not in the session."""
+    """Return the settings of a member, or of a scope of the session. Raise Missing if the peer is not in the
+    session.
+    """
     scope = find_peer(tx, session.workspace_id, name) if name.startswith(SCOPE_PREFIX) else None
     inside = select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == session.id)
     if scope is not None and tx.execute(inside.where(scope_sessions.c.scope_id == scope.id)).first() is not None:
@@ -162,7 +172,7 @@ def get_observation(tx: Tx, session: Record, name: str) -> Observation:
 
 
 def set_observation(tx: Tx, session: Record, name: str, given: Observation, at: int) -> None:
-    """Change what is set for a member; what is not given stays. A peer that is not in the session joins it."""
+    """Change a member's settings; those not given are kept. A peer that is not in the session joins it."""
     add_members(tx, session, {name: Observation()}, at)
     row = _member(tx, session, name)
     merged = Observation(
@@ -174,7 +184,7 @@ def set_observation(tx: Tx, session: Record, name: str, given: Observation, at: 
 
 
 def check_observers(tx: Tx, session_id: int) -> None:
-    """Refuse more observers than a session may have; scopes do not count."""
+    """Raise Refused if a session has more observers than allowed; scopes do not count."""
     query = (
         select(func.count())
         .select_from(memberships.join(peers, peers.c.id == memberships.c.peer_id))
@@ -184,8 +194,8 @@ def check_observers(tx: Tx, session_id: int) -> None:
 
 
 def _check_observer_count(observers: int) -> None:
-    if observers > limits.OBSERVERS:
-        most = f"Maximum allowed is {limits.OBSERVERS} observers per session"
+    if observers > limits.MAX_OBSERVERS:
+        most = f"Maximum allowed is {limits.MAX_OBSERVERS} observers per session"
         raise Refused(f"A session cannot have {observers} observers (peers with observe_others). {most}")
 
 

@@ -1,4 +1,4 @@
-"""What a merge of two peers moves, row by row, with a note of each so that it can be moved back."""
+"""The rows that a merge of two peers moves, each with a note by which it can be moved back."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from hermes.memory_server.db.tables import (
     peers,
     sessions,
 )
-from hermes.memory_server.engine.conclusions import drop_conclusions, ensure_collection, let_go
-from hermes.memory_server.engine.deletion import PART
+from hermes.memory_server.engine.conclusions import drop_conclusions, ensure_collection, mark_collection_changed
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.removal import runs
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)
-"""The columns by which a stay is recognised, since another row may have its id by now."""
+"""The columns that identify a membership, because its id may have been reused."""
 
 
 def about(peer: Record) -> ColumnElement[bool]:
-    """The condition for collections that the peer observes in, or is observed in."""
+    """Return the condition for collections in which the peer is observer or observed."""
     held = or_(collections.c.observer_id == peer.id, collections.c.observed_id == peer.id)
     return and_(collections.c.workspace_id == peer.workspace_id, held)
 
@@ -46,15 +46,15 @@ def _note(tx: Tx, merge: Record, kind: str, rows: Sequence[JsonMap]) -> None:
 
 
 def move_messages(tx: Tx, merge: Record) -> bool:
-    """Give some messages to the other. Were there any?"""
+    """Give some messages to the other peer. Return True if there were any."""
     rows = _give(tx, messages.c.peer_id == merge.from_id, merge.into_id)
     _note(tx, merge, "message", [{"row_id": row.id} for row in rows])
     return bool(rows)
 
 
 def _give(tx: Tx, which: ColumnElement[bool], peer_id: int) -> Sequence[Record]:
-    """Let some messages be another peer's, also where they are searched by author."""
-    found = tx.execute(select(messages).where(which).order_by(messages.c.id).limit(PART)).all()
+    """Change the author of some messages, in the search tables too. Return the messages."""
+    found = tx.execute(select(messages).where(which).order_by(messages.c.id).limit(ROWS_PER_TRANSACTION)).all()
     rows = sorted(found, key=attrgetter("session_id", "seq"))
     spans = [
         (session_id, *run)
@@ -74,7 +74,7 @@ def _give(tx: Tx, which: ColumnElement[bool], peer_id: int) -> Sequence[Record]:
 
 
 def move_conclusions(tx: Tx, merge: Record, at: int) -> bool:
-    """Give some conclusions to the other. Were there any?"""
+    """Give some conclusions to the other peer. Return True if there were any."""
     gone = tx.execute(select(peers).where(peers.c.id == merge.from_id)).one()
     kept = tx.execute(select(peers).where(peers.c.id == merge.into_id)).one()
     rows = tx.execute(_held(gone)).all()
@@ -85,7 +85,9 @@ def move_conclusions(tx: Tx, merge: Record, at: int) -> bool:
 
 
 def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
-    """Cards by and about one become the other's, unless it has one. A person's goes before one that no person wrote."""
+    """Give the cards by and about one peer to the other, unless it has its own. A person's card replaces one that no
+    person wrote.
+    """
     query = select(cards, collections.c.observer_id, collections.c.observed_id)
     for row in tx.execute(query.join_from(cards, collections).where(about(gone))).all():
         pair = [merge.into_id if side == gone.id else side for side in (row.observer_id, row.observed_id)]
@@ -100,8 +102,9 @@ def move_cards(tx: Tx, merge: Record, gone: Record) -> None:
 
 
 def move_part(tx: Tx, session: Record, gone: Record, kept: Record, at: int) -> bool:
-    """Give some of what one peer said in one session, then what was concluded there of it, to another; at last its
-    membership. Cards that may hold words of both are dropped. Return True if there is more."""
+    """Give another peer some of one peer's messages in a session, then the conclusions from there, and at last its
+    membership. Cards that may quote both are deleted. Return True if more is left.
+    """
     said = (messages.c.session_id == session.id) & (messages.c.peer_id == gone.id)
     if _give(tx, said, kept.id):
         return True
@@ -122,27 +125,29 @@ def move_part(tx: Tx, session: Record, gone: Record, kept: Record, at: int) -> b
 
 
 def _held(peer: Record) -> Select[Any]:
-    """The first conclusions by and about a peer, each with its collection."""
+    """Return a query for the first conclusions by and about a peer, each with its collection."""
     query = select(conclusions.c.id, conclusions.c.content, conclusions.c.created_at)
     query = query.add_columns(
         collections.c.id.label("collection"), collections.c.observer_id, collections.c.observed_id
     )
     query = query.join_from(conclusions, collections)
-    return query.where(about(peer)).order_by(collections.c.id).limit(PART)
+    return query.where(about(peer)).order_by(collections.c.id).limit(ROWS_PER_TRANSACTION)
 
 
 def _hand_over(
     tx: Tx, collection_id: int, held: Sequence[Record], gone_id: int, kept: Record, at: int
 ) -> Sequence[int]:
-    """Put conclusions of one collection into that of the other peer, except for what was deleted about it."""
+    """Move conclusions of one collection to the other peer's, and drop those that were deleted about it. Return the
+    ids moved.
+    """
     pair = [kept.id if side == gone_id else side for side in (held[0].observer_id, held[0].observed_id)]
     target = ensure_collection(tx, kept.workspace_id, pair[0], pair[1])
-    deleted = [row.id for row in held if (buried_at(tx, target, row.content) or 0) >= row.created_at]
+    deleted = [row.id for row in held if (find_tombstone_time(tx, target, row.content) or 0) >= row.created_at]
     drop_conclusions(tx, deleted, at)
     ids = [row.id for row in held if row.id not in deleted]
     _put_into(tx, ids, target)
     for touched in (collection_id, target):
-        let_go(tx, touched)
+        mark_collection_changed(tx, touched)
     return ids
 
 
@@ -152,8 +157,9 @@ def _put_into(tx: Tx, ids: Sequence[int], collection_id: int) -> None:
 
 
 def move_members(tx: Tx, merge: Record) -> None:
-    """Give one peer's stays in sessions to the other. Where both are in a session now, the other's open stay is kept;
-    an earlier one is ended where that begins."""
+    """Give one peer's memberships to the other. Where both are members now, the other's membership is kept, and an
+    earlier one ends where that begins.
+    """
     other = memberships.alias("other")
     both = (
         *(memberships.c.peer_id == merge.from_id, memberships.c.left_seq.is_(None)),
@@ -182,7 +188,7 @@ def bring_back(tx: Tx, merge: Record) -> None:
     noted = _noted(merge, "membership").with_only_columns(merge_rows.c.row_id)
     moved = or_(
         tuple_(memberships.c.id, SAME_STAY).in_(noted.add_columns(merge_rows.c.before)),
-        memberships.c.id.in_(noted.where(merge_rows.c.before.is_(None))),  # an earlier version noted no more
+        memberships.c.id.in_(noted.where(merge_rows.c.before.is_(None))),  # notes of an earlier version have no more
     )
     tx.execute(update(memberships).where(memberships.c.peer_id == merge.into_id, moved).values(peer_id=merge.from_id))
     for row in tx.execute(_noted(merge, "stay")).all():
@@ -194,7 +200,7 @@ def bring_back(tx: Tx, merge: Record) -> None:
 
 
 def _bring_stay_back(tx: Tx, merge: Record, before: dict[str, Any]) -> None:
-    """Unless its session is gone. It ended with the other's, if that was taken out of the session since."""
+    """Restore a membership unless its session is gone. It ends with the other peer's if that has been removed since."""
     here = memberships.c.session_id == before["session_id"], memberships.c.peer_id == merge.into_id
     ends = tx.execute(select(memberships.c.left_seq).where(*here)).scalars().all()
     left = max(ends) if ends and None not in ends else None
@@ -207,7 +213,7 @@ def _bring_stay_back(tx: Tx, merge: Record, before: dict[str, Any]) -> None:
 
 
 def _bring_card_back(tx: Tx, noted: Record) -> None:
-    """Unless it was written anew since: then it is the other's."""
+    """Restore a card, unless it was rewritten since: then the other peer keeps it."""
     own = [cards.c.collection_id == noted.row_id]
     if written := noted.before.partition("@")[2]:
         own.append(cards.c.updated_at == int(written))
@@ -217,30 +223,30 @@ def _bring_card_back(tx: Tx, noted: Record) -> None:
 
 
 def _is_there(tx: Tx, collection_id: int) -> bool:
-    """Whether a collection still exists. It is gone when one of its two peers was deleted."""
+    """Return True if a collection exists. It is gone if one of its two peers was deleted."""
     return tx.execute(select(collections.c.id).where(collections.c.id == collection_id)).first() is not None
 
 
 def move_back(tx: Tx, merge: Record) -> bool:
-    """Bring a part of what was moved back. Was there any?"""
-    noted = tx.execute(_noted(merge, "message").limit(PART)).all()
+    """Move back a part of what was moved. Return True if there was any."""
+    noted = tx.execute(_noted(merge, "message").limit(ROWS_PER_TRANSACTION)).all()
     if noted:
         still = (messages.c.id.in_([row.row_id for row in noted])) & (messages.c.peer_id == merge.into_id)
         _give(tx, still, merge.from_id)
     else:
-        noted = tx.execute(_noted(merge, "conclusion").limit(PART)).all()
+        noted = tx.execute(_noted(merge, "conclusion").limit(ROWS_PER_TRANSACTION)).all()
         for before, rows in groupby(noted, key=attrgetter("before")):
             if not _is_there(tx, int(before)):
                 continue
             ids = [row.row_id for row in rows]
             now = select(conclusions.c.collection_id).where(conclusions.c.id.in_(ids)).distinct()
             for touched in (*tx.execute(now).scalars(), int(before)):
-                let_go(tx, touched)
+                mark_collection_changed(tx, touched)
             _put_into(tx, ids, int(before))
     tx.execute(delete(merge_rows).where(merge_rows.c.id.in_([row.id for row in noted])))
     return bool(noted)
 
 
 def card_place(before: str) -> int:
-    """The collection that a card was in, of the note that was made of it."""
+    """Return the collection that a card was in, from its note."""
     return int(before.partition("@")[0])

@@ -1,4 +1,4 @@
-"""Names of peers that were merged: wherever one is asked for, the peer is meant that it became a part of."""
+"""Names of merged peers: each stands for the peer that it was merged into."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import merges
 
 PEER_KEYS = frozenset({"peer_id", "observer", "observer_id", "observed", "observed_id"})
-"""The keys of filters that are compared with the names of peers."""
+"""The filter keys that are compared with names of peers."""
 INTO = PreparedStatement(
     select(merges.c.into_id, merges.c.into_name)
     .where(merges.c.workspace_id == bindparam("workspace_id"), merges.c.from_name == bindparam("name"))
@@ -24,7 +24,9 @@ INTO = PreparedStatement(
 def follow_names(
     tx: Tx, workspace_id: int, filters: JsonMap | None, keys: Collection[str] = PEER_KEYS
 ) -> JsonMap | None:
-    """The filter with the names of today: each that is compared as a whole, alone, in a list or with `ne`."""
+    """Return the filter with current names; a name is replaced where it is compared as a whole: alone, in a list or
+    with `ne`.
+    """
     return None if filters is None else _follow(tx, workspace_id, filters, keys, depth=0)
 
 

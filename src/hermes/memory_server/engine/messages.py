@@ -1,4 +1,4 @@
-"""Messages: appended in order, searchable and queued for reasoning in the same transaction."""
+"""Messages: appended in order; the same transaction makes them searchable and queues their derivation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
     *messages.c,
     workspaces.c.name.label("workspace"),
     sessions.c.name.label("session"),
-    type_coerce(sessions.c.is_active, Integer).label("is_shown"),  # as it comes, without a look at each
+    type_coerce(sessions.c.is_active, Integer).label("is_shown"),  # a bool would cost a conversion per row
     peers.c.name.label("peer"),
 )
 MESSAGES = (
@@ -68,7 +68,7 @@ IDS = PreparedStatement(
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A message as it was written."""
+    """A message as it was stored."""
 
     id: int
     public_id: str
@@ -78,7 +78,7 @@ class Appended:
 
 
 def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[MessageDraft], at: int) -> list[Appended]:
-    """Append in order. Session, authors and their membership are made where they are missing."""
+    """Append messages in order. The session, the authors and their memberships are created if missing."""
     place, _ = ensure_session(tx, workspace, session, at)
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
@@ -96,8 +96,9 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
 def add_messages(
     tx: Tx, session: Record, given: Sequence[tuple[str, int, int, MessageDraft]], at: int
 ) -> list[Appended]:
-    """Write messages behind those of the session, which is locked, with what makes them findable: each is given with
-    its public id, its number and its author's row."""
+    """Insert messages after the session's last one, with their index entries. The session must be locked. Each message
+    is given with its public id, its number and its author's row id.
+    """
     drafts = [draft for *_, draft in given]
     rows = [
         {
@@ -125,7 +126,7 @@ def add_messages(
 
 
 def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
-    """Make messages findable by their words and their meaning."""
+    """Index messages by their words and their meaning."""
     place = {"workspace_id": session.workspace_id, "session_id": session.id}
     texts = [(message.id, message.peer_id, message.draft.content) for message in appended]
     text_index(tx).add(tx, session.workspace_id, session.id, texts)
@@ -148,13 +149,13 @@ def _index(tx: Tx, session: Record, appended: Sequence[Appended]) -> None:
 
 
 def keep_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
-    """Let filters find what a message's metadata says."""
+    """Store a message's metadata as facts that filters can look up."""
     if facts := _facts(workspace_id, message_id, metadata):
         INSERT_FACTS.run_many(tx, facts)
 
 
 def forget_facts(tx: Tx, workspace_id: int, message_id: int, metadata: str) -> None:
-    """Undo `keep_facts`."""
+    """Delete what `keep_facts` stored."""
     FORGET_FACT.run_many(tx, _facts(workspace_id, message_id, metadata))
 
 
@@ -163,19 +164,19 @@ def _facts(workspace_id: int, message_id: int, metadata: str) -> list[dict[str, 
 
 
 def select_messages() -> Select[Any]:
-    """Messages with the names that they are shown with."""
+    """Return a query for messages with the names that they are shown with."""
     return select(*COLUMNS).select_from(MESSAGES)
 
 
 def find_messages(tx: Tx, ids: Iterable[int]) -> list[Record]:
-    """The messages with these ids, in this order; those that are gone are left out."""
+    """Return the messages with these ids, in this order; missing ones are left out."""
     wanted = list(ids)
     found = {row.id: row for row in BY_IDS.rows(tx, wanted)}
     return [found[message_id] for message_id in wanted if message_id in found]
 
 
 def get_message(tx: Tx, workspace: str, session: str, public_id: str) -> Record:
-    """One message; refused when it is not in that session."""
+    """Return one message. Raise Missing if it is not in the session."""
     place = get_session(tx, workspace, session)
     query = select_messages().where(messages.c.session_id == place.id, messages.c.public_id == public_id)
     found = tx.execute(query).first()
@@ -195,7 +196,7 @@ def set_message_metadata(tx: Tx, workspace: str, session: str, public_id: str, m
 
 
 def list_messages(tx: Tx, workspace: str, session: str, filters: JsonMap | None, page: PageRequest) -> Paged:
-    """A session's messages in the order they came; none for a session that does not exist."""
+    """Return a page of a session's messages in order; an empty page if the session does not exist."""
     place = find_live_session(tx, workspace, session)
     filters = filters if place is None else follow_names(tx, place.workspace_id, filters)
     condition = build_filter(filters, FIELDS)
@@ -216,7 +217,9 @@ def list_messages(tx: Tx, workspace: str, session: str, filters: JsonMap | None,
 
 
 def _list_all(tx: Tx, session: Record, page: PageRequest) -> Paged:
-    """Without a filter and without holes a page is a range of numbers: the last page costs what the first does."""
+    """Return a page without a filter. The numbers of the messages have no gaps, so a page is a range and the last one
+    costs no more than the first.
+    """
     total = session.message_count
     start = min(page.offset, total)
     low, high = (total - start - page.size, total - start) if page.reverse else (start, start + page.size)
@@ -225,7 +228,7 @@ def _list_all(tx: Tx, session: Record, page: PageRequest) -> Paged:
 
 
 def read_range(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
-    """The messages of a session from number `first` to `last`, in order."""
+    """Return the messages of a session from number `first` to `last`, in order."""
     return RANGE.rows(tx, session_id=session_id, first=first, last=last)
 
 

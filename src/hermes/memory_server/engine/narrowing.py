@@ -1,4 +1,4 @@
-"""A short list of messages that a filter can match, found by an index. The filter itself is still checked on each.
+"""Narrow a filter by an index: a short list of messages that it can match. The filter itself is still checked on each.
 
 Only conditions that every match must satisfy are used: ids, names, dates and values of metadata.
 """
@@ -12,23 +12,23 @@ from sqlalchemy import ColumnElement, Select, select
 
 from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Tx
-from hermes.memory_server.db.matching import MANY, ORDERED, pattern_facts
+from hermes.memory_server.db.matching import ORDERED, OVERFLOW_FACT, pattern_facts
 from hermes.memory_server.db.tables import message_facts, messages, peers, sessions, workspaces
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.filters import OPERATORS
 
-FEW = 5000
-"""A list of more messages than this is no help, and is not made."""
-TELLING = 4
-"""How many values of one pattern are looked up."""
+MAX_SHORT_LIST_MESSAGES = 5000
+"""A longer list would not help and is not made."""
+MAX_FACTS_PER_PATTERN = 4
+"""The number of values of one pattern that are looked up."""
 
 
 def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
-    """Messages of the place that include every match of the filter; None when no index gives a short list."""
+    """Return messages of the area that include every match of the filter; None if no index gives a short list."""
     found: set[int] | None = None
     for query in _queries(tx, place, filters):
-        ids = [int(row[0]) for row in tx.execute(query.limit(FEW + 1))]
-        if len(ids) <= FEW:
+        ids = [int(row[0]) for row in tx.execute(query.limit(MAX_SHORT_LIST_MESSAGES + 1))]
+        if len(ids) <= MAX_SHORT_LIST_MESSAGES:
             found = {*ids} if found is None else found & {*ids}
             if not found:
                 break
@@ -36,7 +36,7 @@ def narrow(tx: Tx, place: SearchArea, filters: JsonMap) -> list[int] | None:
 
 
 def named(value: Any) -> list[str] | None:
-    """The texts that a condition compares with, if it says nothing else."""
+    """Return the texts that a condition compares with, or None if it contains anything else."""
     if isinstance(value, Mapping) and set(value) == {"in"}:
         value = value["in"]
     texts = [value] if isinstance(value, str) else value
@@ -70,13 +70,13 @@ def _named(tx: Tx, place: SearchArea, key: str, names: Sequence[str]) -> Iterato
 
 
 def rows_named(tx: Tx, table: Any, workspace_id: int, names: Sequence[str]) -> list[int]:
-    """The ids of peers or sessions by their names."""
+    """Return the ids of peers or sessions with these names."""
     query = select(table.c.id).where(table.c.workspace_id == workspace_id, table.c.name.in_(names))
     return [int(row[0]) for row in tx.execute(query)]
 
 
 def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
-    """By the dates of a session, or of a workspace."""
+    """Yield a query by date, within the sessions or the workspace of the area."""
     limits_: list[ColumnElement[bool]] = []
     if isinstance(value, str) and value != "*":
         limits_.append(messages.c.created_at == times.parse(value))
@@ -91,7 +91,7 @@ def _dated(place: SearchArea, value: Any) -> Iterator[Select[Any]]:
 
 
 def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
-    """By what metadata must hold."""
+    """Yield queries by values that the metadata must have."""
     for name, wanted in value.items():
         has_operators = isinstance(wanted, Mapping) and any(op in OPERATORS for op in wanted)
         if name == "contains" and isinstance(wanted, Mapping):
@@ -100,7 +100,7 @@ def _holding(place: SearchArea, value: JsonMap) -> Iterator[Select[Any]]:
             continue
         else:
             facts = pattern_facts({name: wanted})
-        for fact in facts[:TELLING]:
+        for fact in facts[:MAX_FACTS_PER_PATTERN]:
             yield select(message_facts.c.message_id).where(
-                message_facts.c.workspace_id == place.workspace_id, message_facts.c.fact.in_((fact, MANY))
+                message_facts.c.workspace_id == place.workspace_id, message_facts.c.fact.in_((fact, OVERFLOW_FACT))
             )

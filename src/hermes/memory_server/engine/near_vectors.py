@@ -1,7 +1,7 @@
-"""Searches by meaning in scopes with too many vectors to keep all in memory, where the database has an index of them.
+"""Vector search in scopes with too many vectors to keep in memory, using the database's vector index if it has one.
 
-The index tells which vectors may be near; these are read and compared as all are in a small scope. Where a filter
-leaves EXACT_ROWS or fewer, each of those is compared, as well as where the index finds too little.
+The index gives vectors that may be near; these are read and compared like those of a small scope. If a filter leaves
+EXACT_ROWS or fewer, or if the index finds too few, every vector of the scope is compared.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.outline import OutlineRows, Positions, signs_of
 from hermes.memory_server.engine.truth import LIVE
 
-MAX_ASKED = 20_000
-"""Of an index at most so many neighbours are asked for, however few of them a filter lets through."""
-SPARE = 2
-"""So many times the wanted neighbours are asked for, of which the nearest are taken: an index misses some."""
-ENOUGH = 3
-"""A search that finds less than this part of what it wants compares every vector of its scope."""
+MAX_NEIGHBOURS = 20_000
+"""The number of neighbours requested from an index, however few of them pass a filter."""
+OVERFETCH_FACTOR = 2
+"""How many times the wanted number of neighbours is requested, because an index misses some."""
+MIN_FOUND_FACTOR = 3
+"""A search that finds less than the wanted number divided by this compares every vector of its scope."""
 IS_READ = exists().where(conclusion_messages.c.conclusion_id == conclusions.c.id)
-"""SQL condition: a conclusion was read from a message."""
+"""SQL condition: a conclusion comes from a message."""
 
 
 def is_large(rows: int) -> bool:
-    """Return whether a scope of so many rows is worth an index."""
+    """Return True if a scope with this many rows should have an index."""
     return rows > EXACT_ROWS
 
 
 def is_indexed(tx: Tx, scope: VectorScope) -> bool:
-    """Return whether the database can find neighbours in a scope."""
+    """Return True if the database can find neighbours in a scope."""
     index = neighbour_index(tx)
     return index is not None and index.covers(tx, scope)
 
 
 def queue_indexing(tx: Tx, scope: VectorScope, at: int) -> None:
-    """Queue the making of a scope's index, unless it is there or is being made."""
+    """Queue building a scope's index, unless it exists or is queued."""
     index = neighbour_index(tx)
     unit = f"index:{scope.kind}:{scope.id}"
     if index is None or index.covers(tx, scope):
@@ -55,7 +55,7 @@ def queue_indexing(tx: Tx, scope: VectorScope, at: int) -> None:
 
 
 class StoredSigns:
-    """The vectors of a workspace's messages in one transaction, for an outline that has the signs of few."""
+    """The stored vectors of a workspace's messages in one transaction, for an in-memory index without all signs."""
 
     def __init__(self, tx: Tx, workspace_id: int, index: NeighbourIndex) -> None:
         self._tx = tx
@@ -63,7 +63,7 @@ class StoredSigns:
         self._scope = VectorScope("messages", workspace_id)
 
     def fill(self, rows: OutlineRows, wanted: Positions) -> None:
-        """Read the signs of these rows that the outline does not have yet; they stay there."""
+        """Read the missing signs of these rows into the index."""
         assert rows.signed is not None
         missing = np.unique(rows.ids[wanted[~rows.signed[wanted]]])
         for part in in_parts(missing.tolist()):
@@ -73,11 +73,11 @@ class StoredSigns:
             vectors = [row[2] for row in found]
             places = _places(rows, found)
             rows.signs[:, places] = signs_of(b"".join(vectors), len(vectors[0]) // 2)
-            rows.signed[places] = True  # last: who sees it finds the signs
+            rows.signed[places] = True  # set last: a reader that sees True finds the signs
             check_reading()
 
     def nearest(self, rows: OutlineRows, vector: Vector, wanted: int, within: Positions | None) -> Positions:
-        """Return about the nearest rows, in no order."""
+        """Return approximately the nearest rows, in no particular order."""
         size = len(rows) if within is None else len(within)
         if not is_large(size) or not self._index.covers(self._tx, self._scope):
             return self._compare_all(rows, vector, wanted, within)
@@ -85,16 +85,16 @@ class StoredSigns:
         if within is not None:
             inside[:] = False
             inside[within] = True
-        asked = math.ceil(SPARE * wanted * len(rows) / size)
+        asked = math.ceil(OVERFETCH_FACTOR * wanted * len(rows) / size)
         for most in _growing(asked):
             found = self._index.nearest(self._tx, self._scope, vector, most)
             places = _places(rows, found)
             places = places[inside[places]]
             if len(places) >= wanted or len(found) < most:
                 break
-        if len(places) * ENOUGH < min(wanted, size):
+        if len(places) * MIN_FOUND_FACTOR < min(wanted, size):
             return self._compare_all(rows, vector, wanted, within)
-        places = places[: SPARE * wanted]
+        places = places[: OVERFETCH_FACTOR * wanted]
         self.fill(rows, places)
         return rows.nearest_known(vector, wanted, np.sort(places))
 
@@ -104,7 +104,9 @@ class StoredSigns:
 
 
 def _places(rows: OutlineRows, found: Sequence[Record]) -> Positions:
-    """Return which rows those are that begin with (id, piece), without such as the outline does not have yet."""
+    """Return the row numbers of results that begin with (id, piece); results that are not in the index yet are left
+    out.
+    """
     ids = np.array([row[0] for row in found], dtype=np.int64)
     first = np.searchsorted(rows.ids, ids)
     first[first == len(rows)] = 0
@@ -116,8 +118,9 @@ def _places(rows: OutlineRows, found: Sequence[Record]) -> Positions:
 def near_conclusions(
     tx: Tx, scope: VectorScope, vector: Vector, limit: int, sessions: Collection[int] | None, *, read: bool
 ) -> Sequence[Record]:
-    """Return rows (id, session, vector, is_read) among which the nearest conclusions are, the oldest first. The scope
-    must be indexed."""
+    """Return rows (id, session, vector, is_read) that include the nearest conclusions, the oldest first. The scope
+    must be indexed.
+    """
     index = neighbour_index(tx)
     assert index is not None
     wanted = [LIVE, conclusions.c.collection_id == scope.id]
@@ -132,7 +135,7 @@ def near_conclusions(
         some = select(conclusions.c.id).where(*wanted).limit(EXACT_ROWS + 1).subquery()
         if not is_large(tx.execute(select(func.count()).select_from(some)).scalar_one()):
             return tx.execute(query).all()
-    for most in _growing(SPARE * limit):
+    for most in _growing(OVERFETCH_FACTOR * limit):
         ids = [row[0] for row in index.nearest(tx, scope, vector, most)]
         rows = tx.execute(query.where(conclusions.c.id.in_(ids))).all()
         if len(rows) >= limit or len(ids) < most:
@@ -141,9 +144,9 @@ def near_conclusions(
 
 
 def _growing(first: int) -> Iterator[int]:
-    """Yield how many neighbours to ask for in turn."""
-    asked = min(first, MAX_ASKED)
-    while asked < MAX_ASKED:
+    """Yield the numbers of neighbours to request in turn."""
+    asked = min(first, MAX_NEIGHBOURS)
+    while asked < MAX_NEIGHBOURS:
         yield asked
         asked *= 8
-    yield MAX_ASKED
+    yield MAX_NEIGHBOURS

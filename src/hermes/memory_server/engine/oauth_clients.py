@@ -1,4 +1,4 @@
-"""OAuth clients: the programs that may ask to sign in, and where their browser is sent back to.
+"""OAuth clients: the programs that may ask a person to sign in, and the URLs that the browser is sent back to.
 
 All are public clients (RFC 8252): they hold no secret, so PKCE and the redirect URL protect them.
 """
@@ -23,7 +23,7 @@ LOOPBACK = ("http://127.0.0.1/callback", "http://[::1]/callback")
 
 
 class OAuthClient(NamedTuple):
-    """A program by its id. `redirects` are the URLs that its browser may be sent back to."""
+    """A client program. `redirects` are the URLs that its browser may be sent back to."""
 
     name: str
     redirects: tuple[str, ...]
@@ -31,7 +31,7 @@ class OAuthClient(NamedTuple):
 
 
 BUILT_IN = {name: OAuthClient(name, LOOPBACK, True) for name in ("hermes-agent", "honcho-cli")}
-"""The ids that the public clients of Honcho use."""
+"""The client ids of Honcho's own programs."""
 
 
 def find_client(tx: Tx, name: str) -> OAuthClient | None:
@@ -49,22 +49,22 @@ def list_clients(tx: Tx) -> list[OAuthClient]:
 
 
 def add_client(tx: Tx, name: str, redirects: Sequence[str], at: int) -> None:
-    """Add a client. Without redirects it may use loopback addresses, as the built-in ones do."""
+    """Add a client. Without redirect URLs it may use loopback addresses, like the built-in clients."""
     check_name(name)
-    if len(redirects) > limits.REDIRECTS:
-        raise Invalid(f"A client can have at most {limits.REDIRECTS} redirect URLs")
+    if len(redirects) > limits.MAX_REDIRECTS:
+        raise Invalid(f"A client can have at most {limits.MAX_REDIRECTS} redirect URLs")
     for url in redirects:
         _check_redirect(url)
     if find_client(tx, name) is not None:
         raise Conflict(f"A client {name} exists already; remove it first")
-    if tx.execute(select(func.count()).select_from(oauth_clients)).scalar_one() >= limits.OAUTH_CLIENTS:
-        raise Conflict(f"There can be at most {limits.OAUTH_CLIENTS} clients; remove one first")
+    if tx.execute(select(func.count()).select_from(oauth_clients)).scalar_one() >= limits.MAX_OAUTH_CLIENTS:
+        raise Conflict(f"There can be at most {limits.MAX_OAUTH_CLIENTS} clients; remove one first")
     written = json.dumps([*(redirects or LOOPBACK)])
     tx.execute(insert(oauth_clients).values(name=name, redirects=written, created_at=at))
 
 
 def remove_client(tx: Tx, name: str) -> None:
-    """Forget a client that was added. Its grants are ended by `grants.end_grants_of`."""
+    """Remove a client that was added. Its grants are ended separately."""
     if name in BUILT_IN:
         raise Invalid(f"{name} is built in and cannot be removed; its grants can be revoked")
     if tx.execute(delete(oauth_clients).where(oauth_clients.c.name == name)).rowcount == 0:
@@ -72,8 +72,9 @@ def remove_client(tx: Tx, name: str) -> None:
 
 
 def accepts_redirect(client: OAuthClient, url: str) -> bool:
-    """Return True if a browser may be sent back to this URL: a registered one, letter by letter, or one on a loopback
-    address that differs in its port alone (RFC 8252, 7.3)."""
+    """Return True if a browser may be sent back to this URL: it equals a registered URL, or is a loopback address that
+    differs only in its port (RFC 8252, 7.3).
+    """
     if len(url) > limits.URL_CHARS:
         return False
     return url in client.redirects or any(_differs_in_port(url, known) for known in client.redirects)
@@ -84,7 +85,7 @@ def _differs_in_port(url: str, known: str) -> bool:
         given, registered = urlsplit(url), urlsplit(known)
         if not (_is_loopback_literal(given) and _is_loopback_literal(registered)):
             return False
-        # Written again from its parts, so that nothing else (a user, a fragment, odd letters) can be in it.
+        # Rebuilt from its parts, so that it cannot contain a user, a fragment or unusual characters.
         port = "" if given.port is None else f":{given.port}"
     except ValueError:
         return False

@@ -1,4 +1,4 @@
-"""Items with keys: each is written once, whatever is sent again, alone or among others."""
+"""Idempotent writes: an item with a key is written once, however often it is sent, alone or in a list."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.sessions import ensure_session
 from hermes.memory_server.engine.workspaces import get_workspace
 
-CREATED = 201
+CREATED_STATUS = 201
 
 
 class WrittenStamp(NamedTuple):
-    """What writing added to an item (ids, times). With the request it gives the answer, so only this is kept."""
+    """The values that writing added to an item. With the request they give the response, so only they are stored."""
 
     public_id: str
     created_at: int
@@ -27,7 +27,9 @@ class WrittenStamp(NamedTuple):
 def append_once(
     tx: Tx, workspace: str, session: str, drafts: Sequence[MessageDraft], at: int, whole: KeyedRequest | None
 ) -> list[WrittenStamp]:
-    """Append the messages that are new, in order; the stamps of all. `whole` is the key of all of them together."""
+    """Append the messages that are new, in order, and return the stamps of all. `whole` is the key of the whole
+    list.
+    """
 
     def append(new: Sequence[int]) -> list[WrittenStamp]:
         appended = append_messages(tx, workspace, session, [drafts[number] for number in new], at)
@@ -43,7 +45,7 @@ def append_once(
 def conclude_once(
     tx: Tx, workspace: str, given: Sequence[NewConclusion], at: int, whole: KeyedRequest | None
 ) -> list[WrittenStamp]:
-    """Store the conclusions that are new; the stamps of all."""
+    """Store the conclusions that are new, and return the stamps of all."""
 
     def conclude(new: Sequence[int]) -> list[WrittenStamp]:
         rows = create_conclusions(tx, workspace, [given[number] for number in new], at)
@@ -63,7 +65,7 @@ def _write_once(
     write: Callable[[Sequence[int]], list[WrittenStamp]],
     at: int,
 ) -> list[WrittenStamp]:
-    """Write the items whose keys are not known, by their numbers; the stamps of all."""
+    """Write the items with unknown keys, given by their numbers, and return the stamps of all."""
     first = find_answer(tx, place, whole, at) if whole is not None else None
     if first is not None:
         return [WrittenStamp(*stamp) for stamp in json.loads(first.answer)]
@@ -83,8 +85,8 @@ def _write_once(
     for number, stamp in zip(new, write(new) if new else (), strict=True):
         stamps[number] = stamp
         if (asked := keys[number]) is not None:
-            keep_answer(tx, place, asked, CREATED, json.dumps(stamp), at)
+            keep_answer(tx, place, asked, CREATED_STATUS, json.dumps(stamp), at)
     written = [stamps[same_as.get(number, number)] for number in range(len(keys))]
     if whole is not None:
-        keep_answer(tx, place, whole, CREATED, json.dumps(written), at)
+        keep_answer(tx, place, whole, CREATED_STATUS, json.dumps(written), at)
     return written

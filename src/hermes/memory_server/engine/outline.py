@@ -1,8 +1,8 @@
-"""What is kept in memory of a workspace's messages: who said it where and when, what stands before and after it, and
-the signs of its vectors. 68 bytes for each, so that a million of them fit.
+"""The outline: an in-memory index of a workspace's messages. It has the author, session and day of each message, its
+neighbours in the session, and the signs of its vectors, in 68 bytes, so that a million messages fit.
 
-The tables are the truth. Rows that other processes wrote are picked up by their ids, rows that disappeared (the
-generation changed) are left out. Throwing an outline away costs time and nothing else.
+The tables are the source of truth. Rows that other processes wrote are added by id, and rows that disappeared (the
+generation changed) are dropped. An outline can be discarded and rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from numpy.typing import NDArray
 from hermes.memory_server.db.patience import check_reading
 from hermes.memory_server.db.text_index import MessageIds
 from hermes.memory_server.embedder import Vector
-from hermes.ranking.dates import MICROSECONDS
+from hermes.ranking.dates import MICROSECONDS_PER_DAY
 from hermes.ranking.scoring import Flags
 
 Whole32 = NDArray[np.int32]
 Positions = NDArray[np.signedinteger[Any]]
-"""Numbers of rows."""
+"""Row numbers."""
 Signs = NDArray[np.uint64]
 NONE = -1
-"""The row of no message."""
-BLOCK = 32768
-"""How many rows are compared at a time: few enough to stay in the processor's cache."""
+"""The row number that stands for no message."""
+BLOCK_ROWS = 32768
+"""The number of rows compared at a time, which fit the processor's cache."""
 BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0, bitorder="little").astype(np.float32)
-"""The bits of each byte, the lowest first; a line for each bit."""
-SIGN_AT = 15
-"""The bit of a half float that holds its sign."""
+"""The bits of each byte, the lowest first; one line per bit."""
+MAGNITUDE_WIDTH = 15
+"""The width of a half float without its sign bit."""
 
 
 class SignSource(Protocol):
-    """Where the signs of vectors are that an outline does not have, in one transaction."""
+    """A source of signs that the outline does not hold, within one transaction."""
 
     def fill(self, rows: OutlineRows, wanted: Positions) -> None:
-        """Read the signs of these rows into `rows.signs`, as far as they are missing, and mark them in `signed`."""
+        """Read the missing signs of these rows into `rows.signs`, and mark them in `signed`."""
 
     def nearest(self, rows: OutlineRows, vector: Vector, wanted: int, within: Positions | None) -> Positions:
-        """As `OutlineRows.nearest`, which may be a little wrong."""
+        """Like `OutlineRows.nearest`; the result may be approximate."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineRows:
-    """A row for each piece of a message, in the order of ids, as they were at one moment."""
+    """A snapshot of rows, ordered by id: one row for each piece of a message."""
 
     ids: MessageIds
     sessions: Whole32
@@ -55,32 +55,33 @@ class OutlineRows:
     days: Whole32
     traits: Whole32
     before: Whole32
-    """The last row of the message before it in its session, or NONE."""
+    """The last row of the preceding message of the session, or NONE."""
     after: Whole32
-    """For the last row of a message: the first row of the next message in its session, or NONE. It may be a row that
-    was added after this value was made."""
+    """For the last row of a message: the first row of the next message of the session, or NONE. It may point to a row
+    that was added after the snapshot.
+    """
     numbers: Whole32
-    """Which message of its session it belongs to, from 1 on."""
+    """The number of the message in its session, from 1."""
     signs: Signs
-    """The signs of the vectors, 64 in each number; a line for each 64 dimensions."""
+    """The signs of the vectors, 64 in each number; one line per 64 dimensions."""
     is_dense: bool = field(default=False, kw_only=True)
-    """Whether ids are known to have no gap and no repetition, so that an id leads to its row by counting."""
+    """True if the ids are consecutive, one row each, so that a row is found by subtraction."""
     signed: Flags | None = field(default=None, kw_only=True)
     """Which rows have their signs here; None for all."""
     source: SignSource | None = field(default=None, kw_only=True)
-    """Where the others' signs are."""
+    """The source of the other rows' signs."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def last(self, rows: Positions) -> Positions:
-        """The last row of the message that each row belongs to."""
+        """Return the last row of the message that each row belongs to."""
         if not len(self.ids) or self.is_dense:
             return rows
         return np.searchsorted(self.ids, self.ids[rows], side="right") - 1
 
     def first(self, ids: MessageIds) -> Positions:
-        """The first row of each message that is here."""
+        """Return the first row of each of these messages; unknown messages are left out."""
         if not len(self.ids):
             return np.zeros(0, dtype=np.int64)
         if self.is_dense:
@@ -93,30 +94,30 @@ class OutlineRows:
         return rows if known.all() else rows[known]
 
     def begin(self, rows: Positions) -> Positions:
-        """The first row of the messages that these rows belong to."""
+        """Return the first row of the message that each row belongs to."""
         return rows if self.is_dense else self.first(self.ids[rows])
 
     def nearest(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
-        """The rows whose signs agree most with those of a vector, in no order; of equals the newest."""
+        """Return the rows whose signs agree most with the vector's, in no particular order; among equals the newest."""
         if self.source is not None:
             return self.source.nearest(self, vector, wanted, within)
         return self.nearest_known(vector, wanted, within)
 
     def nearest_known(self, vector: Vector, wanted: int, within: Positions | None = None) -> Positions:
-        """As `nearest`, by the signs that are here."""
+        """Like `nearest`, using only the signs that are here."""
         signs = self.signs if within is None else self.signs[:, within]
         found = _closest(_disagreement(signs, _packed(np.signbit(vector)[None])), wanted)
         return found if within is None else within[found]
 
     def lines(self, rows: Positions) -> Signs:
-        """The signs of rows, a line for each."""
+        """Return the signs of rows, one line per row."""
         if self.source is not None:
             self.source.fill(self, rows)
-        # All at once would copy the whole array first: there is room behind its rows.
+        # Taken one by one: the array has spare room, and fancy indexing of a slice would copy it whole.
         return np.array([signs.take(rows) for signs in self.signs]).T
 
     def closeness(self, rows: Positions, vector: Vector) -> Vector:
-        """How close rows are to a vector, as far as their signs tell: 1.0 would be the same direction."""
+        """Return the approximate closeness of rows to a vector, by their signs: 1.0 is the same direction."""
         packed = self.lines(rows).copy().view(np.uint8)
         wide = np.zeros(packed.shape[1] * 8, dtype=np.float32)
         wide[: len(vector)] = vector
@@ -128,36 +129,37 @@ class OutlineRows:
 
 
 ARRAYS = tuple(each.name for each in fields(OutlineRows) if not each.kw_only)
-"""The names of what rows consist of."""
+"""The names of the arrays that rows consist of."""
 
 
 class Outline:
-    """The rows of one workspace, which grow."""
+    """The growing index of one workspace."""
 
     def __init__(self, dimension: int) -> None:
         self.guard = threading.Lock()
         self.is_whole = False
-        """Was it ever read to its end?"""
+        """True once it was read to the end of the table."""
         self.generation = NONE
         self.last_id = self.count = 0
         self.on_disk = 0
-        """How many rows its file has."""
+        """The number of rows in its file."""
         self.saved_at = float("-inf")
-        """When that was written, by the monotonic clock."""
+        """The time at which the file was written, by the monotonic clock."""
         self._dimension = dimension
         self._kept = _empty(dimension)
         self.is_lean = False
-        """Are signs left to the database, until a search needs them?"""
+        """True if signs stay in the database until a search needs them."""
         self.ends: dict[int, int] = {}
-        """The last row of each session. It grows with the rows; when some are left out, another takes its place."""
+        """The last row of each session: updated as rows are added, replaced by a new dict when rows are dropped."""
         self._one_each = True
-        """Has each message one row?"""
+        """True if each message has one row."""
         self._rows: OutlineRows | None = None
-        """What `rows()` returned last, as long as it is true."""
+        """The cached result of `rows()`."""
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Append rows of (id, session, author, date, traits, vector), which are newer than all before; those of a lean
-        outline have no vector."""
+        """Append rows of (id, session, author, date, traits, vector), newer than all present ones. Rows of a lean
+        outline have no vector.
+        """
         start, end = self.count, self.count + len(rows)
         if end > len(self._kept.ids):
             self._kept = _grown(self._kept, max(16, end + end // 8))
@@ -166,7 +168,7 @@ class Outline:
         kept.ids[new] = ids
         kept.sessions[new] = sessions
         kept.peers[new] = peers
-        kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS
+        kept.days[new] = np.array(dates, dtype=np.int64) // MICROSECONDS_PER_DAY
         kept.traits[new] = traits
         for vectors in blobs:
             kept.signs[:, new] = signs_of(b"".join(vectors), self._dimension)
@@ -196,12 +198,12 @@ class Outline:
         kept.numbers[new] = numbers
 
     def make_lean(self) -> None:
-        """Leave the signs of all rows to the database. The outline must be empty."""
+        """Leave the signs of all rows in the database. The outline must be empty."""
         self.is_lean = True
         self._kept, self._rows = replace(self._kept, signed=np.zeros(len(self._kept), dtype=bool)), None
 
     def keep(self, authors: Mapping[int, int]) -> None:
-        """Keep the rows of these messages alone, with these authors. `rows()` taken before stay as they are."""
+        """Keep only the rows of these messages, with these authors. Earlier results of `rows()` do not change."""
         ids = self.rows().ids
         self.leave_out(ids[~np.isin(ids, np.fromiter(authors, dtype=np.int64))])
         peers = self._kept.peers.copy()
@@ -209,8 +211,9 @@ class Outline:
         self._kept, self._rows = replace(self._kept, peers=peers), None
 
     def leave_out(self, ids: MessageIds) -> Whole32:
-        """Leave out the rows of some messages. Returns where each old row is now, or NONE. `rows()` taken before stay
-        as they are."""
+        """Drop the rows of some messages. Return the new number of each old row, or NONE. Earlier results of `rows()`
+        do not change.
+        """
         rows = self.rows()
         stays = ~np.isin(rows.ids, ids)
         places = np.where(stays, np.cumsum(stays) - 1, NONE).astype(np.int32)
@@ -227,13 +230,13 @@ class Outline:
         self.ends = {session: int(places[row]) for session, row in self.ends.items()}
         for session in touched.tolist():
             del self.ends[session]
-        self._count_again(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
+        self._renumber(kept, is_first, np.flatnonzero(np.isin(kept.sessions, touched)))
         self._kept, self.count, self._one_each, self._rows = kept, len(kept), bool(is_first.all()), None
         self.last_id = int(kept.ids[-1]) if len(kept) else 0
         return places
 
-    def _count_again(self, kept: OutlineRows, is_first: Flags, own: Positions) -> None:
-        """Number the messages of sessions anew, given all rows of these, and find where each ends."""
+    def _renumber(self, kept: OutlineRows, is_first: Flags, own: Positions) -> None:
+        """Renumber the messages of sessions, given all their rows, and update where each session ends."""
         if not len(own):
             return
         own = own[np.argsort(kept.sessions[own], kind="stable")]
@@ -242,7 +245,7 @@ class Outline:
         self.ends.update(zip(sessions.tolist(), own.tolist(), strict=True))
 
     def restore(self, rows: OutlineRows) -> None:
-        """Hold these rows, which are its own from now on."""
+        """Take over these rows as its own."""
         self._kept, self._rows = rows, None
         self.count = self.on_disk = len(rows)
         self.last_id = int(rows.ids[-1]) if len(rows) else 0
@@ -251,7 +254,7 @@ class Outline:
         self.ends = dict(zip(sessions.tolist(), (len(rows) - 1 - from_end).tolist(), strict=True))
 
     def rows(self) -> OutlineRows:
-        """What it holds now."""
+        """Return a snapshot of the current rows."""
         if self._rows is None:
             rows = _taken(self._kept, slice(self.count))
             dense = self._one_each and self.count > 0 and int(rows.ids[-1] - rows.ids[0]) == self.count - 1
@@ -260,8 +263,8 @@ class Outline:
 
 
 def signs_of(halves: bytes, dimension: int) -> Signs:
-    """The signs of vectors that are stored as half floats, 64 in a number."""
-    bits = np.frombuffer(halves, dtype=np.uint16).reshape(-1, dimension) >> SIGN_AT
+    """Return the signs of vectors stored as half floats, 64 in each number."""
+    bits = np.frombuffer(halves, dtype=np.uint16).reshape(-1, dimension) >> MAGNITUDE_WIDTH
     return _packed(bits.astype(np.uint8))
 
 
@@ -274,8 +277,9 @@ def _packed(bits: NDArray[np.uint8] | Flags) -> Signs:
 
 
 def byte_sums(values: Vector) -> Vector:
-    """What a byte stands for whose bits, from the lowest on, are worth these values: a line of 256 sums for each eight
-    values."""
+    """Return the sum for each byte whose bits, from the lowest, have these values: a line of 256 sums per eight
+    values.
+    """
     whole = np.zeros(-(-max(len(values), 1) // 8) * 8, dtype=np.float32)
     whole[: len(values)] = values
     sums: Vector = whole.reshape(-1, 8) @ BITS
@@ -283,16 +287,16 @@ def byte_sums(values: Vector) -> Vector:
 
 
 def _disagreement(signs: Signs, wanted: Signs) -> NDArray[np.uint16]:
-    """In how many places the signs of each row differ from those of the vector."""
+    """Return the number of places in which each row's signs differ from the vector's."""
     total = np.empty(signs.shape[1], dtype=np.uint16)
-    for start in range(0, len(total), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(total), BLOCK_ROWS):
+        part = slice(start, start + BLOCK_ROWS)
         np.bitwise_count(signs[:, part] ^ wanted).sum(axis=0, dtype=np.uint16, out=total[part])
     return total
 
 
 def _closest(apart: NDArray[np.uint16], wanted: int) -> Positions:
-    """The places of the smallest numbers; of equals the last ones."""
+    """Return the places of the smallest numbers; among equals the last ones."""
     if len(apart) <= wanted:
         return np.arange(len(apart))
     limit = int(np.searchsorted(np.cumsum(np.bincount(apart)), wanted))
@@ -302,8 +306,9 @@ def _closest(apart: NDArray[np.uint16], wanted: int) -> Positions:
 
 
 def _nearest_left(before: Whole32, stays: Flags) -> Whole32:
-    """For each row the nearest row before it that stays. Each step looks twice as far back, so that a long run of
-    leaving rows takes few steps."""
+    """Return for each row the nearest preceding row that stays. Each step looks back twice as far, so a long run of
+    dropped rows takes few steps.
+    """
     before = before.copy()
     cut = np.flatnonzero((before != NONE) & ~stays[before])
     while len(cut):
@@ -330,7 +335,7 @@ def _grown(rows: OutlineRows, room: int) -> OutlineRows:
             getattr(grown, name)[..., : array.shape[-1]] = array
     if rows.signed is None:
         return grown
-    places = rows.signed.nonzero()[0]  # memory of the others is never touched, and so not taken
+    places = rows.signed.nonzero()[0]  # untouched memory of the others is never allocated
     grown.signs[:, places] = rows.signs[:, places]
     signed = np.zeros(room, dtype=bool)
     signed[places] = True

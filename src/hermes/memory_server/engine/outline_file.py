@@ -1,9 +1,9 @@
-"""An outline on the disk, so that the first search after a start need not read all vectors again.
+"""An outline on disk, so that the first search after a start need not read all vectors again.
 
-It is trusted only when it is whole, was made the same way, is of no later generation than the tables, and ends at a
-message that is still there under its name: a database that was replaced since has others, and one that was put back
-from a copy is of an earlier generation. What came or went later is followed as always. It holds no text, but what was
-worked out of one: a file that knows of deleted messages is removed.
+The file is used only if it is complete, has the same format, is of no later generation than the tables, and ends at a
+message that still exists under its public id: a replaced database has other ids, and a restored one is of an earlier
+generation. Later changes are followed as usual. The file holds no text, but values computed from texts; a file that
+knows of deleted messages is removed.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import numpy as np
 
 from hermes.memory_server.engine.outline import ARRAYS, Outline, OutlineRows
 
-FORMAT = 1
+FORMAT_VERSION = 1
 HEAD_BYTES = 4096
 NAME, UNFINISHED = "outline-", ".outline-"
-"""How the names of files begin, and of those that are being written."""
-ABANDONED = 60.0
-"""Seconds after which nobody writes a file any more."""
+"""The prefixes of file names: finished, and being written."""
+ABANDONED_SECONDS = 60.0
+"""The age at which an unfinished file counts as abandoned."""
 logger = logging.getLogger(__name__)
 
 
 def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: str) -> None:
-    """Write it in one step. Where that cannot be done, it is said in the log and nothing else happens."""
+    """Write the file in one step. A failure is logged, and nothing else happens."""
     rows = outline.rows()
     arrays = [np.ascontiguousarray(getattr(rows, name)) for name in ARRAYS]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(array.data)
     head = {
-        "format": FORMAT,
+        "format": FORMAT_VERSION,
         "generation": outline.generation,
         "last_name": last_name,
         "arrays": [[array.dtype.str, *array.shape] for array in arrays],
@@ -56,14 +56,14 @@ def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: s
 def load_outline(
     folder: Path, workspace_id: int, outline: Outline, generation: int, name_of: Callable[[int], str]
 ) -> None:
-    """Fill an empty outline from its file, if that is there and true for tables of this generation."""
+    """Fill an empty outline from its file, if the file exists and is valid for this generation."""
     try:
         content = _path(folder, workspace_id).read_bytes()
         head = json.loads(content[:HEAD_BYTES])
         body = memoryview(content)[HEAD_BYTES:]
-        if head["format"] != FORMAT or hashlib.blake2b(body, digest_size=16).hexdigest() != head["digest"]:
+        if head["format"] != FORMAT_VERSION or hashlib.blake2b(body, digest_size=16).hexdigest() != head["digest"]:
             return
-        rows, made_at = _rows(body, head["arrays"]), int(head["generation"])
+        rows, made_at = _stored_rows(body, head["arrays"]), int(head["generation"])
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -80,14 +80,15 @@ def load_outline(
 
 
 def discard_outline(folder: Path, workspace_id: int) -> None:
-    """Remove a workspace's file, if there is one."""
+    """Delete a workspace's file, if it exists."""
     _remove(_path(folder, workspace_id))
 
 
-def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED) -> None:
-    """Remove the files of workspaces that are gone, those of another generation than their workspace (something is gone
-    since, or the database was put back from a copy), and those that nobody finished: not written for so many seconds.
-    `generations` are those of all workspaces."""
+def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED_SECONDS) -> None:
+    """Delete the files of workspaces that are gone, files of another generation than their workspace's (rows were
+    deleted, or the database was restored from a copy), and files that were left unfinished. `generations` has all
+    workspaces.
+    """
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
@@ -107,11 +108,11 @@ def _written_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
-        return time.time()  # it was finished at this moment
+        return time.time()  # it was just finished
 
 
 def _generation(path: Path) -> int:
-    """That of a file; -1, which no workspace has, when it says none."""
+    """Return the generation of a file; -1, which no workspace has, if the file states none."""
     try:
         with path.open("rb") as file:
             return int(json.loads(file.read(HEAD_BYTES))["generation"])
@@ -126,7 +127,7 @@ def _remove(path: Path) -> None:
         logger.warning("%s cannot be removed: %s", path, error)
 
 
-def _rows(body: memoryview, shapes: list[list[int | str]]) -> OutlineRows:
+def _stored_rows(body: memoryview, shapes: list[list[int | str]]) -> OutlineRows:
     arrays = []
     start = 0
     for kind, *shape in shapes:

@@ -1,4 +1,4 @@
-"""The outlines of a process, filled from the tables as far as these have grown."""
+"""The outlines of a process, updated from the tables as these grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hermes.memory_server.engine.departures import departed_since
 from hermes.memory_server.engine.near_vectors import StoredSigns, is_indexed, is_large
 from hermes.memory_server.engine.outline import NONE, Outline, OutlineRows, Positions
 from hermes.memory_server.engine.outline_file import (
-    ABANDONED,
+    ABANDONED_SECONDS,
     discard_outline,
     load_outline,
     remove_stale_outlines,
@@ -32,17 +32,19 @@ from hermes.memory_server.engine.outline_file import (
 )
 from hermes.memory_server.engine.postings import Postings
 
-ROWS_KEPT = 2_000_000
-"""How many rows stay in memory over all workspaces; the ones used longest ago go first."""
-SMALLEST = 64
-"""Each outline counts as so many rows more, since an empty one takes memory too."""
-BATCH = 1000
-AT_ONCE = 20_000
-"""A search reads up to so many new rows itself. More are read in the background, and it goes by words alone."""
-WORTH_KEEPING = 20_000
-"""An outline is written to its file again after it has grown by so many rows."""
-SAVE_EVERY = 60.0
-"""Seconds between removing an outline's file and writing it again: messages are often deleted one after another."""
+MAX_ROWS_KEPT = 2_000_000
+"""The number of rows in memory over all workspaces; those used longest ago are dropped first."""
+ROWS_PER_OUTLINE = 64
+"""The number of rows added to the size of each outline, because an empty one takes memory too."""
+OUTLINE_BATCH_ROWS = 1000
+MAX_SEARCH_READ_ROWS = 20_000
+"""The number of new rows that a search reads itself. More are read in the background, and the search uses words
+alone.
+"""
+SAVE_AFTER_ROWS = 20_000
+"""The number of new rows after which an outline is written to its file again."""
+SAVE_PAUSE_SECONDS = 60.0
+"""The time between deleting an outline's file and writing it again: messages are often deleted one after another."""
 GENERATIONS = PreparedStatement(select(workspaces.c.id, workspaces.c.generation))
 
 
@@ -52,7 +54,7 @@ def _newer(*names: str) -> PreparedStatement:
         .where(message_vectors.c.workspace_id == bindparam("workspace_id"))
         .where(message_vectors.c.message_id > bindparam("last"))
         .order_by(message_vectors.c.message_id, message_vectors.c.piece)
-        .limit(BATCH)
+        .limit(OUTLINE_BATCH_ROWS)
     )
 
 
@@ -64,38 +66,38 @@ STATE = PreparedStatement(
 )
 
 
-def count_waiting(most: int) -> PreparedStatement:
-    """How many messages a workspace has after a given one, counted up to `most` + 1."""
+def count_newer(most: int) -> PreparedStatement:
+    """Return the statement that counts a workspace's messages after a given one, up to `most` + 1."""
     some = select(messages.c.id).where(
         messages.c.workspace_id == bindparam("workspace_id"), messages.c.id > bindparam("last")
     )
     return PreparedStatement(select(func.count().label("size")).select_from(some.limit(most + 1).subquery()))
 
 
-WAITING = count_waiting(AT_ONCE)
+WAITING = count_newer(MAX_SEARCH_READ_ROWS)
 AUTHORS = PreparedStatement(
     select(messages.c.id, messages.c.peer_id)
     .select_from(peers.join(messages, messages.c.peer_id == peers.c.id))
     .where(peers.c.workspace_id == bindparam("workspace_id"), messages.c.id <= bindparam("last"))
 )
-"""All of it is in an index."""
+"""Answered from an index alone."""
 NAME_OF = PreparedStatement(select(messages.c.public_id).where(messages.c.id == bindparam("id")))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A workspace as one transaction sees it. An outline may know of messages that are newer."""
+    """A workspace as one transaction sees it. The outline may contain newer messages."""
 
     postings: Postings
-    """Which rows hold which words. They may name rows that were added later than `rows`."""
+    """Which rows hold which words. They may include rows that are newer than `rows`."""
     rows: OutlineRows
     newest: int
     """The newest message that the transaction sees."""
     ends: Mapping[int, int]
-    """The last row of each session, which may have come later than the rows."""
+    """The last row of each session, which may be newer than `rows`."""
 
     def sizes(self, sessions: Positions) -> Positions:
-        """How many messages each of the sessions has, all of which have rows."""
+        """Return the number of messages of each session; each must have rows."""
         ends = [self._end(session) for session in sessions.tolist()]
         return self.rows.numbers[ends].astype(np.int64) if ends else np.zeros(0, dtype=np.int64)
 
@@ -111,12 +113,12 @@ class KnownWorkspace:
 
 
 class Outlines:
-    """What one process keeps of each workspace. Safe to use from several threads."""
+    """The outlines and postings of one process, by workspace. Thread-safe."""
 
-    def __init__(self, dimension: int, *, folder: Path | None = None, rows_kept: int = ROWS_KEPT) -> None:
-        """With a folder, large outlines are kept there from one start to the next."""
+    def __init__(self, dimension: int, *, folder: Path | None = None, rows_kept: int = MAX_ROWS_KEPT) -> None:
+        """With a folder, large outlines are saved there between starts."""
         self.load_later: Callable[[int], object] | None = None
-        """Called with a workspace whose outline should be loaded; with none, whoever searches loads it."""
+        """Called with a workspace whose outline should be loaded; if None, the search itself loads it."""
         self.index_later: Callable[[VectorScope], object] = lambda _scope: None
         """Called with a large workspace whose vectors are in memory."""
         self._dimension = dimension
@@ -127,8 +129,9 @@ class Outlines:
         self._known: OrderedDict[int, KnownWorkspace] = OrderedDict()
 
     def find(self, tx: Tx, workspace_id: int) -> Seen | None:
-        """The workspace's messages; None while they are being read for the first time, or while a folder of an earlier
-        version is catching up."""
+        """Return the workspace's messages; None while they are loaded for the first time, or while a folder of an
+        earlier version catches up.
+        """
         if not self._caught_up:
             if not has_caught_up(tx):
                 return None
@@ -143,7 +146,7 @@ class Outlines:
         return self.load(tx, workspace_id)
 
     def load(self, tx: Tx, workspace_id: int) -> Seen:
-        """Read what is not known yet of a workspace."""
+        """Return the workspace's messages after reading the new ones."""
         known = self._of(workspace_id)
         outline = known.outline
         generation, newest = _state_of(tx, workspace_id)
@@ -151,7 +154,7 @@ class Outlines:
             if outline.generation == NONE:
                 self._restore(tx, outline, workspace_id, generation)
             if generation < outline.generation:
-                # An older snapshot still has what was left out: it takes what there is, and adds nothing.
+                # An older snapshot still sees dropped messages: it uses the outline and adds nothing.
                 return Seen(Postings(), _rows(tx, outline, workspace_id), min(newest, outline.last_id), outline.ends)
             if outline.generation < generation:
                 known.postings = _leave_out(tx, known, workspace_id, generation)
@@ -166,13 +169,13 @@ class Outlines:
             return Seen(known.postings, _rows(tx, outline, workspace_id), newest, outline.ends)
 
     def _save(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
-        is_due = outline.on_disk or time.monotonic() - outline.saved_at >= SAVE_EVERY
-        if outline.count - outline.on_disk >= WORTH_KEEPING and is_due and self._folder is not None:
+        is_due = outline.on_disk or time.monotonic() - outline.saved_at >= SAVE_PAUSE_SECONDS
+        if outline.count - outline.on_disk >= SAVE_AFTER_ROWS and is_due and self._folder is not None:
             save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
             outline.on_disk, outline.saved_at = outline.count, time.monotonic()
 
     def _discard(self, outline: Outline, workspace_id: int) -> None:
-        """Its file knows of what is gone."""
+        """Delete the outline's file, which contains dropped messages."""
         if self._folder is not None:
             discard_outline(self._folder, workspace_id)
             outline.on_disk = 0
@@ -181,7 +184,7 @@ class Outlines:
         with holding(outline.guard):
             if outline.generation == NONE:
                 self._restore(tx, outline, workspace_id, _state_of(tx, workspace_id)[0])
-            return int(WAITING.rows(tx, workspace_id=workspace_id, last=outline.last_id)[0].size) > AT_ONCE
+            return int(WAITING.rows(tx, workspace_id=workspace_id, last=outline.last_id)[0].size) > MAX_SEARCH_READ_ROWS
 
     def _restore(self, tx: Tx, outline: Outline, workspace_id: int, generation: int) -> None:
         if self._folder is not None:
@@ -195,20 +198,22 @@ class Outlines:
             if known is not None:
                 self._known.move_to_end(workspace_id)
                 return known
-            while self._known and sum(SMALLEST + k.outline.count for k in self._known.values()) > self._rows_kept:
+            while (
+                self._known and sum(ROWS_PER_OUTLINE + k.outline.count for k in self._known.values()) > self._rows_kept
+            ):
                 self._known.popitem(last=False)
             return self._known.setdefault(workspace_id, KnownWorkspace(Outline(self._dimension), Postings()))
 
 
-async def clean_outlines(database: Database, abandoned: float = ABANDONED) -> None:
-    """Remove outline files that know of deleted messages, and those that were never finished."""
+async def clean_outlines(database: Database, abandoned: float = ABANDONED_SECONDS) -> None:
+    """Delete outline files that contain deleted messages, and those that were never finished."""
     if (folder := database.folder) is not None:
         generations = await database.read(lambda tx: {row.id: row.generation for row in GENERATIONS.rows(tx)})
         await asyncio.to_thread(remove_stale_outlines, folder, generations, abandoned)
 
 
 def _leave_out(tx: Tx, known: KnownWorkspace, workspace_id: int, generation: int) -> Postings:
-    """Leave out what the tables no longer have and take over changed authors. Returns the postings of what is left."""
+    """Drop messages that disappeared from the tables, and update changed authors. Return the postings of the rest."""
     outline = known.outline
     if not outline.count:
         return Postings()
@@ -220,12 +225,12 @@ def _leave_out(tx: Tx, known: KnownWorkspace, workspace_id: int, generation: int
 
 
 def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
-    """Read what the tables have beyond the outline."""
+    """Read the rows that are newer than the outline."""
     newer = NEWER_LEAN if outline.is_lean else NEWER
     while rows := newer.rows(tx, workspace_id=workspace_id, last=outline.last_id):
-        is_last = len(rows) < BATCH
+        is_last = len(rows) < OUTLINE_BATCH_ROWS
         if not is_last and rows[0][0] != rows[-1][0]:
-            # The last message may have more pieces: it comes whole with the next batch.
+            # The last message may have more pieces: the next batch reads it whole.
             rows = [row for row in rows if row[0] != rows[-1][0]]
         outline.add(rows)
         if is_last:
@@ -234,13 +239,13 @@ def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
 
 
 def _rows(tx: Tx, outline: Outline, workspace_id: int) -> OutlineRows:
-    """The rows of an outline, with access to signs that it does not have."""
+    """Return the rows of an outline, with access to signs that it does not hold."""
     index = neighbour_index(tx) if outline.is_lean else None
     return outline.rows() if index is None else replace(outline.rows(), source=StoredSigns(tx, workspace_id, index))
 
 
 def _state_of(tx: Tx, workspace_id: int) -> tuple[int, int]:
-    """The generation of a workspace and its newest message; 0 where there is none."""
+    """Return the generation of a workspace and its newest message id; 0 for a missing one."""
     state = STATE.first(tx, workspace_id=workspace_id)
     return (0, 0) if state is None else (int(state.generation), int(state.newest or 0))
 

@@ -1,4 +1,4 @@
-"""Pages of a list: which one is asked for, and the rows on it."""
+"""Pages of a list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.memory_server.db.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which page is asked for. `reverse` turns the order around."""
+    """The page to return. `reverse` reverses the order."""
 
     number: int = 1
     size: int = 50
@@ -25,7 +25,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """The rows of one page, and how many there are on all."""
+    """The rows of one page, and the total number of rows."""
 
     rows: list[Row[Any]]
     total: int
@@ -37,7 +37,7 @@ class Paged:
 
 
 def fetch_page(tx: Tx, query: Select[Any], order: tuple[Any, ...], page: PageRequest) -> Paged:
-    """The page of `query` in `order`, which is ascending columns."""
+    """Return the page of `query` in `order`, which is ascending columns."""
     total = tx.execute(select(func.count()).select_from(query.order_by(None).subquery())).scalar_one()
     directed = [column.desc() for column in order] if page.reverse else list(order)
     rows = tx.execute(query.order_by(*directed).limit(page.size).offset(min(page.offset, total))).all()

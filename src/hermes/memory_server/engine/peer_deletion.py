@@ -1,4 +1,4 @@
-"""Deleting a peer, with everything by and about it: out of sight at once, out of the file in the background."""
+"""Deletion of a peer, with everything by and about it: hidden at once, removed from the file in the background."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hermes.memory_server.db.tables import (
     summaries,
 )
 from hermes.memory_server.engine.answers import forget_peer_answers
-from hermes.memory_server.engine.deletion import PART, drop_jobs, purge_conclusions
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_jobs, purge_conclusions
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.ingest import requeue_summaries
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
-from hermes.memory_server.engine.removal import take_out
+from hermes.memory_server.engine.removal import remove_messages
 from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.engine.tombstones import drop_tombstones
 from hermes.memory_server.engine.workspaces import lock_workspace
@@ -39,13 +39,14 @@ from hermes.memory_server.ids import refuse_scopes
 
 
 def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
-    """Free the name at once, and hide and remove all that the peer said, held and that was held about it. Refused
-    while it is being merged."""
+    """Free the name at once, and hide and remove the peer's messages and all conclusions by and about it. Raise
+    Conflict while it is being merged.
+    """
     refuse_scopes(name)
     place = lock_workspace(tx, workspace)
     peer = get_peer(tx, workspace, name)
     if peer.name != name:
-        raise Conflict(f"{name} was merged into {peer.name}; undo that first, or delete {peer.name}")
+        raise Conflict(f"{name} was merged into {peer.name}; undo that merge first, or delete {peer.name}")
     refuse_under_way(tx, place.id, (peer.id,))
     _leave_sessions(tx, peer, at)
     _drop_work(tx, peer)
@@ -57,7 +58,7 @@ def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
 
 
 def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
-    """With a peer go those that became a part of it."""
+    """Delete the merges of a peer, and with it the peers that were merged into it."""
     sides = or_(merges.c.into_id == peer_id, merges.c.from_id == peer_id)
     for merge in tx.execute(select(merges).where(merges.c.workspace_id == workspace_id, sides)).all():
         tx.execute(delete(merge_rows).where(merge_rows.c.merge_id == merge.id))
@@ -74,7 +75,7 @@ def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
-    """Out of every session, and out of every summary that may quote it; those are made again."""
+    """Remove a peer from every session, and delete every summary that may quote it; these are made again."""
     been = select(memberships.c.session_id).where(memberships.c.peer_id == peer.id)
     tx.execute(update(sessions).where(sessions.c.id.in_(been)).values(removals=sessions.c.removals + 1))
     summed = select(summaries.c.session_id).where(summaries.c.session_id.in_(been))
@@ -82,11 +83,11 @@ def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
     tx.execute(delete(summaries).where(summaries.c.session_id.in_(been)))
     tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
     for row in affected:
-        queue_summaries_again(tx, row, at)
+        requeue_summaries(tx, row, at)
 
 
 def _drop_work(tx: Tx, peer: Record) -> None:
-    """What waits to be learnt from the peer, by it or about it."""
+    """Delete the open jobs that would derive conclusions from the peer, by it or about it."""
     drop_jobs(tx, (jobs.c.workspace_id == peer.workspace_id, jobs.c.sender_id == peer.id))
     drop_observer(tx, peer.id)
     dreams = select(jobs.c.id, jobs.c.payload).where(
@@ -99,11 +100,11 @@ def _drop_work(tx: Tx, peer: Record) -> None:
 
 
 def purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:
-    """Remove a part of what is left of a deleted peer. Is there more?"""
-    own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(PART)
+    """Remove a part of the rest of a deleted peer. Return True if more is left."""
+    own = select(messages).where(messages.c.peer_id == peer_id).order_by(messages.c.id).limit(ROWS_PER_TRANSACTION)
     rows = sorted(tx.execute(own).all(), key=attrgetter("session_id", "seq"))
     for _, said in groupby(rows, key=attrgetter("session_id")):
-        take_out(tx, list(said), at)
+        remove_messages(tx, list(said), at)
     if rows:
         return True
     held = or_(collections.c.observer_id == peer_id, collections.c.observed_id == peer_id)

@@ -1,4 +1,4 @@
-"""Peers: whoever speaks or is spoken of. A scope is a peer of another kind, which only listens."""
+"""Peers: the participants of conversations. A scope is a peer of another kind, which only listens."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hermes.memory_server.ids import SCOPE_PREFIX, check_name, new_id
 
 DELETED_PEER = "deleted"
 MERGED_PEER = "merged"
-"""Kinds of peers that are not there any more: one waits for its removal, one became a part of another."""
+"""Kinds of hidden peers: those waiting for removal, and those merged into another."""
 
 
 def is_shown(table: FromClause) -> ColumnElement[bool]:
-    """Of peers, or another name of their table: those that are there."""
+    """Return the condition, on the peers table or an alias of it, that a peer is visible."""
     return or_(table.c.kind == "peer", table.c.kind == "scope")
 
 
@@ -38,7 +38,7 @@ FIELDS = {
     "created_at": Field(peers.c.created_at, "time"),
     "metadata": Field(peers.c.metadata, "json"),
 }
-"""All but `session_id`; every peer is active."""
+"""All filter keys except `session_id`. Every peer is active."""
 
 NAMED = (
     peers.c.workspace_id == bindparam("workspace_id"),
@@ -54,13 +54,13 @@ INSERT = PreparedStatement(
 
 
 def find_peer(tx: Tx, workspace_id: int, name: str) -> Record | None:
-    """The peer, or None. The name of one that was merged leads to the other."""
+    """Return the peer, or None. The name of a merged peer leads to the other."""
     found = BY_NAME.first(tx, workspace_id=workspace_id, name=name)
     return found if found is not None else _merged(tx, workspace_id, name)
 
 
 def _merged(tx: Tx, workspace_id: int, name: str) -> Record | None:
-    """The peer that one of this name became a part of, or None."""
+    """Return the peer that one of this name was merged into, or None."""
     into = INTO.first(tx, workspace_id=workspace_id, name=name)
     if into is None:
         return None
@@ -69,13 +69,13 @@ def _merged(tx: Tx, workspace_id: int, name: str) -> Record | None:
 
 
 def is_merged(tx: Tx, workspace: str, name: str) -> bool:
-    """Is a peer of this name a part of another by now?"""
+    """Return True if a peer of this name was merged into another."""
     found = find_peer(tx, workspace_id_of(tx, workspace), name)
     return found is not None and found.name != name
 
 
 def get_peer(tx: Tx, workspace: str, name: str) -> Record:
-    """The peer; refused when there is none."""
+    """Return the peer. Raise Missing if it does not exist."""
     found = find_peer(tx, workspace_id_of(tx, workspace), name)
     if found is None:
         raise Missing("Peer", name, workspace)
@@ -83,7 +83,7 @@ def get_peer(tx: Tx, workspace: str, name: str) -> Record:
 
 
 def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
-    """The peer, of a workspace that is known already; refused when there is none."""
+    """Return the peer of a workspace row. Raise Missing if it does not exist."""
     found = find_peer(tx, workspace.id, name)
     if found is None:
         raise Missing("Peer", name, workspace.name)
@@ -91,7 +91,7 @@ def peer_in(tx: Tx, workspace: Record, name: str) -> Record:
 
 
 def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) -> dict[str, int]:
-    """The ids of these peers; those that are missing are made."""
+    """Return the ids of these peers; missing ones are created."""
     ids: dict[str, int] = {}
     for name in dict.fromkeys(names):
         known = ID.first(tx, workspace_id=workspace_id, name=name) or _merged(tx, workspace_id, name)
@@ -105,7 +105,7 @@ def ensure_peer_ids(tx: Tx, workspace_id: int, names: Iterable[str], at: int) ->
 def ensure_peer(
     tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
-    """The peer, and whether it was made now. What is given replaces what was there."""
+    """Return the peer, and whether it was created. Given metadata and configuration replace the stored ones."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, name)
     if found is None:
@@ -116,14 +116,16 @@ def ensure_peer(
         raise Invalid(f"{name} is a scope: use the routes of scopes")
     given = {"metadata": metadata, "configuration": configuration}
     changes = {key: json.dumps(value) for key, value in given.items() if value is not None}
-    if not changes or found.name != name:  # what is said of a peer that was merged is not said of the other
+    if not changes or found.name != name:  # changes for a merged peer do not apply to the other
         return found, False
     tx.execute(update(peers).where(peers.c.id == found.id).values(**changes))
     return get_peer(tx, workspace, name), False
 
 
 def list_peers(tx: Tx, workspace: str, filters: JsonMap | None, kind: str | None, page: PageRequest) -> Paged:
-    """Peers of a workspace, the oldest first: without scopes, scopes alone, or all. None in one that is not there."""
+    """Return a page of a workspace's peers, the oldest first: without scopes, scopes only, or all. Empty if the
+    workspace does not exist.
+    """
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(PEERS).where(peers.c.workspace_id == place)
     query = query.where(build_filter(follow_names(tx, place, filters, PEER_KEYS | {"id"}), _fields_in(place)))
@@ -132,7 +134,7 @@ def list_peers(tx: Tx, workspace: str, filters: JsonMap | None, kind: str | None
 
 
 def _fields_in(workspace_id: int) -> dict[str, Field]:
-    """The keys of a peer's filter. `session_id` is any of the sessions that the peer is in now."""
+    """Return the filter keys of peers. `session_id` matches any session that the peer is in now."""
     inside = (
         select(memberships.c.peer_id)
         .select_from(sessions.join(memberships, memberships.c.session_id == sessions.c.id))
@@ -144,7 +146,7 @@ def _fields_in(workspace_id: int) -> dict[str, Field]:
 
 
 def list_members(tx: Tx, session_id: int, page: PageRequest) -> Paged:
-    """The peers that are in a session now, in the order they came; scopes are not shown."""
+    """Return a page of the peers that are in a session now, in the order in which they joined, without scopes."""
     query = (
         select(*COLUMNS)
         .select_from(PEERS.join(memberships, memberships.c.peer_id == peers.c.id))
@@ -154,7 +156,7 @@ def list_members(tx: Tx, session_id: int, page: PageRequest) -> Paged:
 
 
 def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
-    """Is the peer in the session now?"""
+    """Return True if the peer is in the session now."""
     place = workspace_id_of(tx, workspace)
     found = find_peer(tx, place, peer)
     inside = select(memberships.c.id).select_from(memberships.join(sessions))
@@ -166,7 +168,7 @@ def is_member(tx: Tx, workspace: str, session: str, peer: str) -> bool:
 def insert_peer(
     tx: Tx, workspace_id: int, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None, kind: str
 ) -> bool:
-    """Make a peer or scope, unless there is one of that name; was it made?"""
+    """Insert a peer or scope, unless the name exists. Return True if it was inserted."""
     check_name(name)
     row = {"workspace_id": workspace_id, "name": SCOPE_PREFIX + name if kind == "scope" else name, "kind": kind}
     given = {"metadata": json.dumps(metadata or {}), "configuration": json.dumps(configuration or {})}

@@ -1,4 +1,4 @@
-"""Which rows of an outline hold a word: read from the text index once, and from then on only what is new."""
+"""Postings: which rows of an outline hold a word. Read once from the text index, and later only for new rows."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from numpy.typing import NDArray
 from hermes.memory_server.db.text_index import Match
 from hermes.memory_server.engine.outline import OutlineRows
 
-HOLDERS = 3000
-"""Of each word so many of its newest holders count."""
-WHOLE = 30_000
-"""In a workspace with up to so many rows all holders of a word are kept, so that it is known who holds several."""
-KEPT = 500_000
-"""How many rows are kept over all words of a workspace; the words asked for longest ago go first."""
-SMALLEST = 64
-"""Each word counts as so many rows more, since one that nobody uses takes memory too."""
+MAX_NEWEST_ROWS = 3000
+"""The number of newest rows that count for each word."""
+MAX_COMPLETE_ROWS = 30_000
+"""In a workspace with up to this many rows, all rows of a word are kept, so that combinations of words are exact."""
+MAX_ROWS_KEPT = 500_000
+"""The number of rows kept over all words of a workspace; the words used longest ago are dropped first."""
+ROWS_PER_WORD = 64
+"""The number of rows added to the size of each word, because a word that nobody uses takes memory too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """The newest rows that hold a word, in order, as far as a message."""
+    """The newest rows that hold a word, in order, up to a message."""
 
     rows: NDArray[np.int32]
     upto: int
     is_complete: bool
-    """Are there no others?"""
+    """True if no other rows hold the word."""
 
     def among(self, rows: OutlineRows) -> NDArray[np.int32]:
-        """Those of these rows; others may have found newer ones."""
+        """Return the rows of this posting that are within `rows`; a concurrent search may have added newer ones."""
         return self.rows[: self.rows.searchsorted(len(rows))]
 
     @property
     def size(self) -> int:
-        """What it takes of memory, counted in rows."""
-        return len(self.rows) + SMALLEST
+        """The memory that it takes, counted in rows."""
+        return len(self.rows) + ROWS_PER_WORD
 
 
 class Postings:
-    """The words of one workspace that were asked for, as long as no rows are left out of its outline. Safe to use from
-    several threads."""
+    """The postings of one workspace's words, valid until rows of its outline are dropped. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -51,14 +50,14 @@ class Postings:
         self._size = 0
 
     def known(self, word: str) -> Posting | None:
-        """What was read before, if anything."""
+        """Return the posting that was read before, or None."""
         with self._guard:
             return self._known.get(word)
 
     def read(self, match: Match, rows: OutlineRows, word: str, newest: int) -> Posting:
-        """Which of the rows hold a word, up to the newest message that the transaction of `match` sees, or newer."""
+        """Return the rows that hold a word, up to the newest message that the transaction of `match` sees, or newer."""
         known = self.known(word)
-        most = WHOLE if len(rows) <= WHOLE else HOLDERS
+        most = MAX_COMPLETE_ROWS if len(rows) <= MAX_COMPLETE_ROWS else MAX_NEWEST_ROWS
         if known is None or (newest < known.upto and not known.is_complete):
             all_ = _rows(rows, match([word], most, None))
             found = _cut(all_, newest, is_complete=len(all_) < most)
@@ -73,8 +72,9 @@ class Postings:
         return found
 
     def moved(self, places: NDArray[np.int32]) -> Postings:
-        """The same words for rows that are elsewhere now, or nowhere (below 0). Where not all rows of a word are known,
-        others may take the place of those that left: it is read again."""
+        """Return the postings for renumbered rows; a number below 0 means dropped. Words of which not all rows are
+        known are left out and read again, because other rows may replace dropped ones.
+        """
         with self._guard:
             known = list(self._known.items())
         moved = Postings()
@@ -88,14 +88,14 @@ class Postings:
         old = self._known.pop(word, None)
         self._size += posting.size - (0 if old is None else old.size)
         self._known[word] = posting
-        while self._size > KEPT:
+        while self._size > MAX_ROWS_KEPT:
             _, gone = self._known.popitem(last=False)
             self._size -= gone.size
 
 
 def _cut(rows: NDArray[np.int32], upto: int, *, is_complete: bool) -> Posting:
-    is_complete = is_complete and len(rows) < WHOLE
-    return Posting(rows if is_complete else rows[-HOLDERS:].copy(), upto, is_complete)
+    is_complete = is_complete and len(rows) < MAX_COMPLETE_ROWS
+    return Posting(rows if is_complete else rows[-MAX_NEWEST_ROWS:].copy(), upto, is_complete)
 
 
 def _rows(rows: OutlineRows, ids: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""How much background work is done, running and waiting; in all and by session."""
+"""The counts of background work that is done, running and pending, in total and by session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import exists, func, select, text
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
-from hermes.memory_server.engine.jobs import DEFERRED, PROMISED, TRACKED
+from hermes.memory_server.engine.jobs import DEFERRED_PREFIX, PROMISED, TRACKED
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -20,7 +20,7 @@ from hermes.memory_server.engine.workspaces import workspace_id_of
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Work units by state. One that failed is pending: it is tried again."""
+    """Counts of work units by state. A failed unit counts as pending, because it is retried."""
 
     completed: int = 0
     running: int = 0
@@ -33,10 +33,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """All counts; those of each session under its internal id, unless one session was asked for: of so many sessions
-    (`limits.STATUS_SESSIONS`), those with open work first. Of the workspace, by kind: `promised` has the deletions,
-    merges and scopes that are not done (how many, and the most tries of one), `failing` the work units that failed and
-    are tried again, with the reason of one of them, `waiting` those that wait for a model, in the same shape."""
+    """The counts of a workspace, and those of each session by its internal id, unless one session was given; at most
+    `limits.MAX_STATUS_SESSIONS`, sessions with open work first.
+
+    The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes (their number,
+    and the most attempts of one), `failing` the work units that failed and are retried, with the reason of one of
+    them, and `waiting` those that wait for a model, in the same form.
+    """
 
     all: Counts
     sessions: dict[str, Counts] | None
@@ -46,7 +49,7 @@ class QueueCounts:
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
-    """The counts, limited to whose view changes, who spoke, and where. A name nobody has counts nothing."""
+    """Return the counts, limited to an observer, a sender or a session. Unknown names have no work."""
     place = workspace_id_of(tx, workspace)
     query = select(sessions.c.uid, jobs.c.state, func.count().label("number"))
     query = query.select_from(jobs.outerjoin(sessions, sessions.c.id == jobs.c.session_id))
@@ -67,7 +70,7 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
         return QueueCounts(_sum(rows), None, *unfinished)
     by_session: dict[str, list[Any]] = {}
     for row in sorted(rows, key=lambda row: row.state == "done"):
-        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.STATUS_SESSIONS):
+        if row.uid is not None and (row.uid in by_session or len(by_session) < limits.MAX_STATUS_SESSIONS):
             by_session.setdefault(row.uid, []).append(row)
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 
@@ -75,8 +78,8 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
 def _unfinished(
     tx: Tx, workspace_id: int
 ) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]], dict[str, dict[str, int | str]]]:
-    """Return what is promised, what fails and what waits for a model, by kind."""
-    deferred = func.coalesce(jobs.c.error.startswith(DEFERRED), False).label("deferred")
+    """Return the open promised, failing and model-deferred work, by kind."""
+    deferred = func.coalesce(jobs.c.error.startswith(DEFERRED_PREFIX), False).label("deferred")
     counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
     errors = (func.count(jobs.c.error).label("failed"), func.max(jobs.c.error).label("reason"))
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
@@ -86,7 +89,7 @@ def _unfinished(
     failed = [row for row in rows if row.kind in TRACKED and row.failed]
     failing, waiting = (
         {
-            row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason.removeprefix(DEFERRED)}
+            row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason.removeprefix(DEFERRED_PREFIX)}
             for row in failed
             if bool(row.deferred) == is_deferred
         }

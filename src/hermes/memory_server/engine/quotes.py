@@ -1,7 +1,8 @@
-"""Numbered lines that a model may rest on, and what of its text rests on them. A model points at lines by number; a
-sentence that points at none, at one that does not exist, or that has a number which its lines do not have, is dropped.
+"""Numbered source lines for a model, and the check that its text rests on them. A model cites lines by number; a
+sentence is dropped if it cites none, cites a line that does not exist, or contains a number that its lines do not
+have.
 
-Lines are data: each is one line of its own, and nothing in it can close the block that they stand in.
+Lines are data: each is a single line, and nothing in it can close the block around it.
 """
 
 from __future__ import annotations
@@ -22,35 +23,39 @@ from hermes.ranking.personal import holds_secret
 from hermes.ranking.relative_times import resolve, write_out
 
 LineKind = Literal["said", "concluded", "noted"]
-LINE_CHARS = 600
+MAX_LINE_CHARS = 600
 MAX_SENTENCE_CHARS = 2000
-"""What goes on for longer without an end is no sentence."""
-LOOK_CHARS, BEHIND_CHARS = 24, 400
-"""New characters of a growing text after which it is looked at, and how far behind a sentence its citations reach."""
+"""Longer text without an end is not treated as a sentence."""
+CHECK_AFTER_CHARS, CITATION_REACH_CHARS = 24, 400
+"""The number of new characters after which a growing text is checked, and the distance at which citations after a
+sentence are found.
+"""
 NUMBER_TOKENS = 4
-"""A line's number and end."""
+"""The cost of a line's number and line break."""
 CITED = re.compile(r"\s{0,8}\[(?:lines?\s{1,4})?(\d{1,4}(?:\s{0,4}[,;]\s{0,4}\d{1,4}){0,40})\]", re.IGNORECASE)
 CITED_BEHIND = r"(?:\s{0,8}+\[[^\[\]\n]{1,40}+\]){0,8}+"
 SENTENCE = re.compile(rf"\S.*?(?:[.!?…]{{1,8}}+[\"')”]{{0,4}}+{CITED_BEHIND}(?=\s|$)|[。！？]{{1,8}}+{CITED_BEHIND}|$)")
-GOES_ON = re.compile(
+ENDS_IN_ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|jr|sr|e\.g|i\.e|z\.b|d\.h|ca|approx|vs|nr|no|[a-z]|\d{1,2})\.$", re.I
 )
-"""Ends with a word after which a sentence goes on."""
-GOES_ON_CHARS = 10
+"""Matches the end of a text after an abbreviation, where the sentence continues."""
+MAX_ABBREVIATION_CHARS = 10
 NUMBER, WORD = re.compile(r"\d+"), re.compile(r"\w+")
 LIST_NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s")
 QUOTED = re.compile('["“”„«»「]([^"“”„«»「」\n]{2,300})["“”«»」]')
 MAX_PREPOSITION_CHARS = 2
-"""Shorter words of a date, such as "in" or "am", say nothing of when."""
+"""Words of a date up to this length, such as "in" or "am", say nothing about the time."""
 UNDATED = date(2000, 1, 1)
-"""Any day: only whether a text has a date is asked."""
+"""An arbitrary day: only the presence of a date matters."""
 ENDS = re.compile(r"[.!?…。！？\n]")
 MARKS = re.compile(r"</?\s*lines\s*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One line: a message, a conclusion, or (without a row) a line of a card. `text` is how a model is shown it."""
+    """A line for a model: a message, a conclusion, or (without a row) a line of a card. `text` is the line as the
+    model sees it.
+    """
 
     kind: LineKind
     text: str
@@ -62,18 +67,18 @@ class SourceLine:
 
     @property
     def words(self) -> str:
-        """What is quoted, letter for letter."""
+        """The original text, letter for letter."""
         return self.text if self.row is None else str(self.row.content)
 
 
 def quote_message(row: Record) -> SourceLine:
-    """A message with its day and speaker, its relative times worked out."""
+    """Return a message with its day and speaker; its relative times are replaced by dates."""
     day = times.to_day(row.created_at)
     return SourceLine("said", f"{_day(row.created_at)}, {row.peer} said: {write_out(_flat(row.content), day)}", row)
 
 
 def quote_conclusion(row: Record) -> SourceLine:
-    """A conclusion with the day on which it was said or drawn, and until when it held."""
+    """Return a conclusion with the day on which it was stated or drawn, and the day until which it held."""
     until = "" if row.valid_until is None else f", no longer so since {_day(row.valid_until)}"
     how = "" if row.level == "explicit" else " (drawn from other lines)"
     content = write_out(_flat(row.content), times.to_day(row.created_at))
@@ -85,16 +90,18 @@ def quote_card(line: str) -> SourceLine:
 
 
 def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> list[SourceLine]:
-    """Quotes of rows that hold no secret, and of messages that nobody wished not to be remembered: those are not given
-    to a model."""
-    told = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
-    found = [*map(quote_conclusion, conclusions), *map(quote_message, told)]
+    """Return the rows as lines, without secrets and without messages that a person asked not to remember: models do
+    not get those.
+    """
+    allowed = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
+    found = [*map(quote_conclusion, conclusions), *map(quote_message, allowed)]
     return [quote for quote in found if not holds_secret(quote.words)]
 
 
 def keep_own(tx: Tx, quotes: Sequence[SourceLine], *, is_of_one: bool) -> list[SourceLine]:
-    """Leave out what may be of people other than the owner: lines of sessions that are not the owner's own, and lines
-    without a session where there is none of such a session about the same one person."""
+    """Return the lines that are surely not about other people: those of the owner's own sessions, and, if there are
+    any and all are about one person, lines without a session.
+    """
     sessions = {quote.row.session_id for quote in quotes if quote.row is not None} - {None}
     own = own_sessions(tx, sessions)
     kept = [quote for quote in quotes if quote.row is not None and quote.row.session_id in own]
@@ -109,24 +116,25 @@ def _day(micros: int) -> str:
 
 
 def _flat(text: str) -> str:
-    """The text on one line, without what ends the block of lines."""
+    """Return the text as one line, without the marks that close a block of lines."""
     line = MARKS.sub(" ", " ".join(text.split()))
-    return line if len(line) <= LINE_CHARS else line[: LINE_CHARS - 1] + "…"
+    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1] + "…"
 
 
 class NumberedLines:
-    """Lines with numbers, from 1 on, in the order in which they were given to a model."""
+    """Lines numbered from 1, in the order in which a model got them."""
 
     def __init__(self, room_tokens: int) -> None:
         self._room = room_tokens
         self._numbers: dict[tuple[str, object], int] = {}
         self.quotes: list[SourceLine] = []
         self.cited: dict[int, None] = {}
-        """The lines that kept sentences rest on."""
+        """The lines that accepted sentences cite."""
 
     def give(self, quotes: Iterable[SourceLine], *, keep_free: int = 0) -> list[str]:
-        """Number lines and return how they are shown; those that were given before keep their number, and those that
-        there is no room for are left out. `keep_free` tokens are left for later ones."""
+        """Number lines and return them as shown to the model. Lines given before keep their number, and lines that do
+        not fit are left out. `keep_free` tokens are reserved for later lines.
+        """
         shown: list[str] = []
         for quote in quotes:
             number = self._numbers.get(quote.key)
@@ -141,13 +149,13 @@ class NumberedLines:
         return shown
 
     def pick(self, numbers: Iterable[object]) -> list[SourceLine]:
-        """Return the lines with these numbers, each once. Numbers that no line has are passed over."""
+        """Return the lines with these numbers, each once. Numbers without a line are skipped."""
         wanted = [one for one in numbers if type(one) is int and 1 <= one <= len(self.quotes)]
         self.cited |= dict.fromkeys(wanted)
         return [self.quotes[number - 1] for number in dict.fromkeys(wanted)]
 
     def keep(self, sentence: str) -> str | None:
-        """Return a sentence without its citations; None if it does not rest on lines."""
+        """Return a sentence without its citations, or None if it does not rest on lines."""
         numbers = [int(one) for found in CITED.finditer(sentence) for one in NUMBER.findall(found.group(1))]
         bare = CITED.sub("", sentence).strip()
         if not numbers or not bare or not all(1 <= one <= len(self.quotes) for one in numbers):
@@ -158,14 +166,15 @@ class NumberedLines:
         return bare
 
     def cited_first(self) -> list[SourceLine]:
-        """All lines that were given, those that were rested on before the others."""
+        """Return all lines that were given, cited ones first."""
         others = (number for number in range(1, len(self.quotes) + 1) if number not in self.cited)
         return [self.quotes[number - 1] for number in (*self.cited, *others)]
 
 
 def is_within(text: str, sources: Sequence[str]) -> bool:
-    """Return True if every number, date and quoted text stands in the sources, too: a model works out no dates and no
-    sums, and puts no words into a mouth."""
+    """Return True if every number, date and quotation in the text is in the sources as well: a model must not compute
+    dates or sums, nor invent quotations.
+    """
     known = {int(number) for source in sources for number in NUMBER.findall(source)}
     words = {word for source in sources for word in WORD.findall(source.lower())}
     times = (text[time.start : time.end].lower() for time in resolve(text, UNDATED))
@@ -179,16 +188,16 @@ def is_within(text: str, sources: Sequence[str]) -> bool:
 
 
 def fence(lines: Sequence[str]) -> str:
-    """Lines as a block of data."""
+    """Return the lines as a block of data."""
     return "\n".join(["<lines>", *lines, "</lines>"])
 
 
 def split_sentences(line: str) -> Iterator[str]:
-    """The sentences of one line, each with the citations behind it."""
+    """Yield the sentences of one line, each with the citations after it."""
     begun: list[str] = []
     for found in SENTENCE.finditer(line):
         begun.append(found.group())
-        if not GOES_ON.search(found.group()[-GOES_ON_CHARS:]):
+        if not ENDS_IN_ABBREVIATION.search(found.group()[-MAX_ABBREVIATION_CHARS:]):
             yield " ".join(begun)
             begun = []
     if begun:
@@ -196,32 +205,32 @@ def split_sentences(line: str) -> Iterator[str]:
 
 
 class SentenceFilter:
-    """Lets those sentences of a growing text through that rest on lines."""
+    """A filter for growing text that passes only sentences that rest on lines."""
 
     def __init__(self, lines: NumberedLines) -> None:
         self._lines = lines
         self._rest = self._new = self._between = ""
 
     def add(self, piece: str) -> str:
-        """Return the sentences that are whole by now and are kept, with what separates them from earlier ones."""
+        """Return the complete sentences that pass, with the separators between them."""
         self._new += piece
-        if len(self._new) < LOOK_CHARS and "\n" not in self._new:
+        if len(self._new) < CHECK_AFTER_CHARS and "\n" not in self._new:
             return ""
-        if not ENDS.search(self._rest[-BEHIND_CHARS:] + self._new):
+        if not ENDS.search(self._rest[-CITATION_REACH_CHARS:] + self._new):
             self._rest, self._new = (self._rest + self._new)[: MAX_SENTENCE_CHARS + 1], ""
             return ""
         *whole, last = (self._rest + self._new).split("\n")
         self._new = ""
         kept = [self._keep(line) for line in whole]
         *begun, rest = [*split_sentences(last)] or [""]
-        if begun and rest.startswith("["):  # perhaps the beginning of a citation of the sentence before
+        if begun and rest.startswith("["):  # may begin a citation of the previous sentence
             *begun, before = begun
             rest = f"{before} {rest}"
         self._rest = rest + last[len(last.rstrip()) :] if len(rest) <= MAX_SENTENCE_CHARS else ""
         return "".join([*kept, *map(self._keep_sentence, begun)])
 
     def end(self) -> str:
-        """Return the same for what is left."""
+        """Return the sentences of the rest that pass."""
         rest, self._rest, self._new = self._rest + self._new, "", ""
         return "".join(map(self._keep, rest.split("\n")))
 

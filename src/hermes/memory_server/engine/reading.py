@@ -1,5 +1,6 @@
-"""What a question may read, and the tools with which a model reads more of it. Tools read within the same bounds as the
-question itself: the same views, the same sessions, the same speaker."""
+"""The memory that a question may read, and the tools with which a model reads more of it, within the same bounds: the
+same views, the same sessions, the same speaker.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hermes.memory_server.db.tables import conclusions, messages, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.conclusions import message_ids, select_conclusions
-from hermes.memory_server.engine.dialectic import asks_for_all, hold_in_general, read_cards
+from hermes.memory_server.engine.dialectic import asks_for_all, find_general_conclusions, read_cards
 from hermes.memory_server.engine.messages import find_messages, select_messages
 from hermes.memory_server.engine.quotes import SourceLine, keep_own, quote_card, quote_rows
 from hermes.memory_server.engine.recall import View, query_views
@@ -25,29 +26,31 @@ from hermes.memory_server.faults import Invalid
 from hermes.ranking.utterances import only_asks
 from hermes.types import ToolSpec
 
-FOUND = 20
-"""Lines that one call of a tool gives at most."""
-AROUND = 3
-"""Messages before and after one that are shown with it."""
-HISTORY = 20
-"""The newest messages of a session that a question in it is read with."""
+MAX_TOOL_LINES = 20
+"""The number of lines that one tool call returns."""
+MESSAGES_PER_SIDE = 3
+"""The number of messages before and after a message that are shown with it."""
+MAX_HISTORY_MESSAGES = 20
+"""The number of newest messages of the session that are read with a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingBounds:
-    """Whose conclusions and messages a question may read. `filters` limits messages to those that the asker heard."""
+    """The views and the search area that a question may read. `filters` limits messages to those that the asker
+    heard.
+    """
 
     views: Sequence[View]
     place: SearchArea
     filters: JsonMap | None = None
     session: int | None = None
-    """The session in which is asked."""
+    """The session in which the question is asked."""
     listener: JsonMap | None = None
-    """As `filters`, for what others said in that session."""
+    """Like `filters`, for messages of others in that session."""
 
 
 class MemoryReader:
-    """Reads within bounds, in transactions that others open."""
+    """A reader of memory within bounds. The caller opens the transactions."""
 
     def __init__(self, index: VectorIndex, bounds: ReadingBounds, *, hears_guests: bool) -> None:
         self._index = index
@@ -55,20 +58,21 @@ class MemoryReader:
         self.bounds = bounds
 
     def allow(self, tx: Tx, quotes: Sequence[SourceLine]) -> list[SourceLine]:
-        """Return what the model may hear."""
+        """Return the lines that the model may get."""
         if self._hears_guests:
             return list(quotes)
         return keep_own(tx, quotes, is_of_one=self.bounds.place.peer is not None)
 
     def prefetch(self, tx: Tx, question: SearchQuestion, width: int) -> list[SourceLine]:
-        """What is nearest to a question, however sure it is that it is about it; of a question about a person as a
-        whole also what is held in general."""
+        """Return the nearest conclusions and messages, even unlikely ones; for a question about a person as a whole
+        also the card and general conclusions.
+        """
         bounds = self.bounds
         card: list[str] = []
         held: list[Record] = []
         if asks_for_all(tx, bounds.place.workspace_id, question.text):
             card = read_cards(tx, bounds.views)
-            held = list(hold_in_general(tx, self._index, bounds.views, question, width))
+            held = list(find_general_conclusions(tx, self._index, bounds.views, question, width))
         near = query_views(tx, self._index, bounds.views, question, width, None)
         here = [] if bounds.session is None else self._select(tx, messages.c.session_id == bounds.session)
         concluded = _once([*near, *held])
@@ -77,60 +81,64 @@ class MemoryReader:
         return [*map(quote_card, card), *quote_rows(concluded, said)]
 
     def history(self, tx: Tx) -> list[str]:
-        """What others said lately in the session in which is asked: no line that a sentence may rest on."""
+        """Return recent messages of others in the session of the question, as context that sentences cannot cite."""
         if self.bounds.session is None:
             return []
         own = self.bounds.place.peer
         query = select_messages().where(messages.c.session_id == self.bounds.session, sessions.c.is_active.is_(True))
-        query = query.where(*self._heard(tx, self.bounds.listener)).order_by(messages.c.seq.desc()).limit(HISTORY)
+        query = (
+            query.where(*self._heard(tx, self.bounds.listener))
+            .order_by(messages.c.seq.desc())
+            .limit(MAX_HISTORY_MESSAGES)
+        )
         rows = [row for row in tx.execute(query).all() if own is not None and row.peer_id != own]
         return [quote.text for quote in self.allow(tx, quote_rows((), reversed(rows)))]
 
     def search_memory(self, tx: Tx, question: SearchQuestion, _given: JsonMap) -> list[SourceLine]:
-        return quote_rows(query_views(tx, self._index, self.bounds.views, question, FOUND, None), ())
+        return quote_rows(query_views(tx, self._index, self.bounds.views, question, MAX_TOOL_LINES, None), ())
 
     def search_messages(self, tx: Tx, question: SearchQuestion, given: JsonMap) -> list[SourceLine]:
-        return quote_rows((), self._search(tx, question, _between(given), FOUND))
+        return quote_rows((), self._search(tx, question, _between(given), MAX_TOOL_LINES))
 
     def list_messages(self, tx: Tx, given: JsonMap) -> list[SourceLine]:
-        """Messages of a time, or with a text in them, the oldest first."""
+        """Return messages of a period, or that contain a text, the oldest first."""
         bounds = [messages.c.created_at >= at for at in [_time(given, "after_date")] if at is not None]
         bounds += [messages.c.created_at < at for at in [_time(given, "before_date")] if at is not None]
         if "text" in given:
             bounds.append(holds_text(messages.c.content, str(given["text"])[:200]))
         if not bounds:
             raise Invalid("give after_date or before_date")
-        return quote_rows((), reversed(self._select(tx, *bounds, limit=FOUND)))
+        return quote_rows((), reversed(self._select(tx, *bounds, limit=MAX_TOOL_LINES)))
 
     def read_around(self, tx: Tx, quote: SourceLine) -> list[SourceLine]:
-        """What was said before and after a message, or before and after those that a conclusion was read from."""
+        """Return the messages around a message, or around those that a conclusion comes from."""
         assert quote.row is not None
-        ids = [quote.row.id] if quote.kind == "said" else message_ids(tx, [quote.row.id])[:AROUND]
+        ids = [quote.row.id] if quote.kind == "said" else message_ids(tx, [quote.row.id])[:MESSAGES_PER_SIDE]
         found: list[Record] = []
         for row in find_messages(tx, ids):
-            near = messages.c.seq.between(row.seq - AROUND, row.seq + AROUND)
-            found += reversed(self._select(tx, messages.c.session_id == row.session_id, near, limit=FOUND))
+            near = messages.c.seq.between(row.seq - MESSAGES_PER_SIDE, row.seq + MESSAGES_PER_SIDE)
+            found += reversed(self._select(tx, messages.c.session_id == row.session_id, near, limit=MAX_TOOL_LINES))
         return quote_rows((), _once(found))
 
     def read_chain(self, tx: Tx, quote: SourceLine) -> list[SourceLine]:
-        """What a conclusion was drawn or read from."""
+        """Return the premises and messages that a conclusion comes from."""
         row = quote.row
         assert row is not None
         if quote.kind == "said":
             return []
-        sources = json.loads(row.source_ids or "[]")[:FOUND]
+        sources = json.loads(row.source_ids or "[]")[:MAX_TOOL_LINES]
         own = (conclusions.c.collection_id == row.collection_id, conclusions.c.public_id.in_(sources))
         drawn = tx.execute(select_conclusions().where(*own)).all() if sources else []
-        linked = messages.c.id.in_(message_ids(tx, [row.id])[:FOUND])
-        return quote_rows(drawn, self._select(tx, linked, limit=FOUND))
+        linked = messages.c.id.in_(message_ids(tx, [row.id])[:MAX_TOOL_LINES])
+        return quote_rows(drawn, self._select(tx, linked, limit=MAX_TOOL_LINES))
 
     def _search(self, tx: Tx, question: SearchQuestion, dates: JsonMap | None, limit: int) -> list[Record]:
         filters = {**(self.bounds.filters or {}), **(dates or {})}
         hits = find_hits(tx, self._index, self.bounds.place, question, filters or None, limit)
         return [hit.row for hit in hits if not only_asks(hit.row.content)]
 
-    def _select(self, tx: Tx, *where: Any, limit: int = HISTORY) -> list[Record]:
-        """The newest messages within bounds that fit, the newest first."""
+    def _select(self, tx: Tx, *where: Any, limit: int = MAX_HISTORY_MESSAGES) -> list[Record]:
+        """Return the newest messages within bounds that match, the newest first."""
         place = self.bounds.place
         query = select_messages().where(messages.c.workspace_id == place.workspace_id, sessions.c.is_active.is_(True))
         if place.sessions is not None:
@@ -148,7 +156,7 @@ class MemoryReader:
 
 
 def _once(rows: Sequence[Record]) -> list[Record]:
-    """Each text once."""
+    """Return the first row of each text."""
     once: dict[str, Record] = {}
     for row in rows:
         once.setdefault(row.content, row)

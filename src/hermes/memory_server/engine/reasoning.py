@@ -1,9 +1,10 @@
-"""Answers of a model. Memory is read in transactions, and the model asked outside of them.
+"""Answers by a model. Memory is read in transactions, and the model is asked outside of them.
 
-    prefetch ──> lines ──> model ──(tools: more lines)──> model ──> sentences that rest on lines
+prefetch ──> lines ──> model ──(tools: more lines)──> model ──> sentences that rest on lines
 
-A model of class `point` only says which lines answer the question; the answer then is these lines. Whatever a model
-does wrong, the answer without a model is given instead, and says so. Evidence is what was read, not what it claims.
+A model of class `point` only picks the lines that answer the question, and the answer is these lines. If a model fails
+in any way, the answer without a model is given instead and says so. Evidence is the list of lines that were read, not
+the model's claims.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ from hermes.ranking.personal import holds_secret
 from hermes.types import Json, ToolCall, ToolSpec
 
 QUESTION_SHARE, TOOLS_SHARE = 0.25, 0.15
-"""The shares of a model's window that a question may take, and its tools; where these need more, there are none."""
+"""The shares of a model's window for the question and for the tools. A longer question is cut; if the tools need more,
+none are offered.
+"""
 HISTORY_SHARE, FOUND_SHARE = 0.25, 0.4
-"""The shares of the room for lines that are kept for what others said, and for what tools find."""
-CALLS_AT_ONCE = 4
+"""The shares of the room for lines that are reserved for messages of others and for tool results."""
+MAX_CALLS_PER_ROUND = 4
 DEADLINE_SECONDS = 100.0
-"""For all requests of one question together."""
+"""The deadline for all requests of one question together."""
 CHOICE_TOKENS = 200
 CHOICE_LINES = 20
 RULES = (
@@ -73,13 +76,13 @@ POINTED = "What memory holds that answers the question:"
 
 @dataclass(frozen=True, slots=True)
 class LevelBudget:
-    """How far a reasoning level goes."""
+    """The limits of a reasoning level."""
 
     rounds: int
-    """How often the model may use tools before it has to answer."""
+    """The number of times that the model may use tools before it must answer."""
     tokens: int
     width: int
-    """Conclusions, and messages, that are read first."""
+    """The number of conclusions, and of messages, that are read first."""
     tools: tuple[str, ...] = tuple(TOOLS)
 
 
@@ -94,14 +97,14 @@ BUDGETS = {
 
 @dataclass(frozen=True, slots=True)
 class MemoryAccess:
-    """How memory is read: transactions, and what turns a text into a question."""
+    """Access to memory: runs transactions, and turns a text into a question."""
 
     read: Callable[[Callable[[Tx], Any]], Awaitable[Any]]
     ask: Callable[[str], Awaitable[SearchQuestion]]
 
 
 class Reasoner:
-    """Answers one question with a model. `offline` is the answer without one."""
+    """One question that a model answers. `offline` is the answer without a model."""
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class Reasoner:
         self._calls: list[JsonMap] = []
 
     async def answer(self, schema: JsonMap | None = None) -> PeerAnswer:
-        """Return the whole answer; with a schema, JSON of that shape in `content`."""
+        """Return the whole answer; with a schema, `content` is JSON of that shape."""
         if self._is_secret():
             return self._offline
         if schema is not None and self._model.model_class == "compose":
@@ -133,7 +136,7 @@ class Reasoner:
         return self.read_so_far(content or None)
 
     async def stream(self) -> AsyncGenerator[str | PeerAnswer, None]:
-        """Yield the answer in pieces, and last all that was read for it."""
+        """Yield the answer in pieces, and at the end a `PeerAnswer` with everything that was read for it."""
         said = ""
         if self._is_secret():
             said = self._offline.content or ""
@@ -149,7 +152,7 @@ class Reasoner:
         yield self.read_so_far(said or None)
 
     def read_so_far(self, content: str | None) -> PeerAnswer:
-        """An answer with everything that was read for it, what it rests on first."""
+        """Return an answer with everything that was read for it, cited lines first."""
         quotes = self._lines.cited_first()
         concluded = [quote.row for quote in quotes if quote.kind == "concluded" and quote.row is not None]
         said = [quote.row for quote in quotes if quote.kind == "said" and quote.row is not None]
@@ -158,12 +161,11 @@ class Reasoner:
         return PeerAnswer(content, concluded, said, self._offline.card, tuple(self._calls))
 
     def _is_secret(self) -> bool:
-        """Whether a secret was asked for: no model is given it, so it is answered without one."""
+        """Return True if the question asks for a secret. No model gets secrets, so it is answered without one."""
         return any(holds_secret(row.content) for row in (*self._offline.conclusions, *self._offline.messages))
 
     async def _prefetch(self, orders: str, tools: Sequence[ToolSpec] = (), schema: Json = None) -> ChatMessages:
-        """Return what a model is asked: orders, what is nearest to the question as lines, and the question. Empty where
-        there are no lines."""
+        """Return the messages for the model: instructions, the nearest lines, and the question. Empty without lines."""
 
         def run(tx: Tx) -> tuple[list[SourceLine], list[str]]:
             reader = self._reader
@@ -178,10 +180,11 @@ class Reasoner:
         return [asked[0], _say("user", self._word(lines, history))] if lines else ()
 
     async def _point(self) -> str:
-        """Ask which of the lines that are likely to answer the question do; "" when none does. A model that can only
-        point adds no lines: a small one finds an answer in any line that it is shown."""
+        """Ask the model which of the likely lines answer the question; "" if none does. A model that can only pick
+        gets no further lines: a small one finds an answer in any line.
+        """
         offline = self._offline
-        if not offline.is_told:
+        if not offline.is_answered:
             return _with_head(offline.content, UNTOLD_BY_MEMORY)
 
         def run(tx: Tx) -> list[SourceLine]:
@@ -198,7 +201,7 @@ class Reasoner:
         return "\n".join([POINTED, *(f"- {quote.text}" for quote in picked)]) if picked else ""
 
     async def _compose(self) -> AsyncGenerator[str, None]:
-        """Yield sentences that rest on lines, as they are written; the answer without a model where there are none."""
+        """Yield sentences that rest on lines as they are written; the offline answer if no sentence does."""
         offered = tuple(TOOLS[name] for name in self._budget.tools)
         if estimate_request((), offered) > self._model.window_tokens * TOOLS_SHARE:
             offered = ()
@@ -224,7 +227,7 @@ class Reasoner:
                 yield kept
             if not end.tool_calls or not left:
                 break
-            calls = end.tool_calls[:CALLS_AT_ONCE]
+            calls = end.tool_calls[:MAX_CALLS_PER_ROUND]
             messages.append({"role": "assistant", "content": end.text, "tool_calls": [one.to_wire() for one in calls]})
             for call in calls:
                 result = await self._use(call, known)
@@ -237,7 +240,7 @@ class Reasoner:
         return "\n".join([fence(lines), "", *(beside if history else ()), f"Question: {self._asked}"])
 
     async def _use(self, call: ToolCall, known: set[str]) -> str:
-        """Return what a tool finds, as lines. What is wrong with a call is said to the model."""
+        """Return a tool's result as lines. Errors in the call are returned to the model as text."""
         if call.name not in self._budget.tools:
             return f"There is no tool {call.name[:40]!r}."
         if (same := f"{call.name} {call.arguments}") in known:
@@ -250,7 +253,7 @@ class Reasoner:
             quotes = await self._run(call.name, given)
         except (ValueError, Invalid) as error:
             return f"The arguments cannot be used: {error}"[:300]
-        except StoreError as error:  # it took too long, or the disk is busy; the model may do without
+        except StoreError as error:  # a timeout or a busy disk; the model may answer without this result
             return f"Nothing could be read: {error.line()}"[:300]
         self._calls.append({"tool_name": call.name, "tool_input": given})
         lines = self._lines.give(quotes)
@@ -276,7 +279,7 @@ class Reasoner:
         return await read(lambda tx: FOLLOWING[name](reader, tx, picked[0]))
 
     async def _answer_in_shape(self, schema: JsonMap) -> PeerAnswer:
-        """Ask for JSON of a shape, with the lines that it rests on."""
+        """Ask for JSON of a given shape, with the lines that it rests on."""
         wrapped: dict[str, Json] = {"answer": {key: part for key, part in schema.items() if key != "$defs"}}
         form: dict[str, Json] = {"type": "object", "properties": {**wrapped, **CHOICE["properties"]}}
         form |= {"required": ["answer", "lines"], **({"$defs": schema["$defs"]} if "$defs" in schema else {})}
@@ -294,14 +297,14 @@ class Reasoner:
         return self._offline
 
     async def _choose(self, messages: ChatMessages) -> list[SourceLine] | None:
-        """Ask which lines answer the question: none of them may. Returns None where the model does not say."""
+        """Ask which lines answer the question, possibly none. Return None if the model gives no valid reply."""
         bounds: dict[str, Any] = {"max_tokens": CHOICE_TOKENS, "deadline_seconds": self._left()}
         found = await self._model.ask("choice", messages, schema=CHOICE, **bounds)
         return None if found.failure is not None else self._lines.pick(found.parsed["lines"])
 
     def _without_model(self) -> str:
-        """What is answered where the model does not."""
-        return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_told else NOT_ANSWERED_UNTOLD)
+        """Return the offline answer with a heading that says that the model did not answer."""
+        return _with_head(self._offline.content, NOT_ANSWERED if self._offline.is_answered else NOT_ANSWERED_UNTOLD)
 
     def _left(self) -> float:
         return max(0.1, self._until - time.monotonic())
@@ -312,7 +315,7 @@ def _say(role: str, content: str) -> dict[str, Json]:
 
 
 def _newest(lines: Sequence[str], tokens: int) -> list[str]:
-    """Return as many of the last lines as there is room for."""
+    """Return as many of the last lines as fit."""
     kept: list[str] = []
     for line in reversed(lines):
         tokens -= estimate_tokens(line)
@@ -323,7 +326,7 @@ def _newest(lines: Sequence[str], tokens: int) -> list[str]:
 
 
 def _with_head(content: str | None, head: str) -> str:
-    """An answer without a model, with another first line."""
+    """Return the answer without a model, with another first line."""
     return "" if not content else head + content[content.index("\n") :]
 
 
@@ -335,7 +338,7 @@ def _text(given: JsonMap, name: str) -> str:
 
 
 def _texts(value: Json) -> list[str]:
-    """Every text in a JSON value."""
+    """Return every text in a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What an observer holds about an observed peer, chosen for a purpose and written as text."""
+"""Recall: choose an observer's conclusions about a peer for a purpose, and write them as text."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from hermes.memory_server.engine.finer import find_conclusion_directions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
-DEFAULT_MAXIMUM = 100
+DEFAULT_MAX_CONCLUSIONS = 100
 MAX_CHAIN = 5
-"""How many conclusions that superseded each other are followed."""
-CANDIDATES, CANDIDATES_OF_FINER = 20, 60
-"""How many of the closest conclusions are looked at for their words, and where there are finer vectors."""
-FINER_SHARE = 0.6
-"""What finer vectors count beside words and word vectors, for a conclusion that was read from a message with one."""
+"""The number of conclusions in a chain of supersessions that are followed."""
+MAX_CANDIDATES, MAX_FINER_CANDIDATES = 20, 60
+"""The number of closest conclusions that are ranked by their words; the second with the second embedder."""
+FINER_WEIGHT = 0.6
+"""The weight of the second embedder's closeness, relative to words and word vectors, for conclusions whose message has
+such a vector.
+"""
 OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
@@ -41,11 +43,11 @@ HEADINGS = (
 
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
-"""It holds no secret, so that it may be given without being asked for."""
+"""SQL condition: the conclusion holds no secret, so it may be shown without being asked for."""
 
 
 class Order:
-    """An order of conclusions, and the statement that nearly every request runs: those of one collection in it."""
+    """A sort order of conclusions, with the prepared statement for one collection in that order."""
 
     def __init__(self, *columns: ColumnElement[Any]) -> None:
         self.columns = columns
@@ -59,7 +61,7 @@ NEWEST = Order(conclusions.c.id.desc())
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Whose conclusions about whom, and the sessions that they may come from (None: all)."""
+    """A pair of observer and observed peer, and the sessions that conclusions may come from (None: all)."""
 
     observer: int
     observed: int
@@ -76,8 +78,10 @@ class ConclusionChoice:
 
 
 def choose(tx: Tx, index: VectorIndex, view: View, choice: ConclusionChoice) -> list[Record]:
-    """The closest to the query, the most often derived, and the newest, in this order, as many as are wanted."""
-    maximum = choice.max_conclusions or DEFAULT_MAXIMUM
+    """Return the conclusions closest to the query, the most often derived and the newest, in this order, up to the
+    maximum.
+    """
+    maximum = choice.max_conclusions or DEFAULT_MAX_CONCLUSIONS
     chosen: dict[str, Record] = {}
     if choice.search is not None:
         wanted = choice.search_top_k or max(1, maximum // 3)
@@ -102,13 +106,14 @@ def query_views(
     least: float = -1.0,
     read: bool = True,
 ) -> list[Record]:
-    """The conclusions of these views that fit best, the best first: by meaning, and by the words of the question that
-    they hold. At least so sure must it be that one is about the question. Secrets come if it asks for one. `read`: also
-    what was read from messages."""
+    """Return the conclusions of these views that fit best, the best first, by meaning and by the question's words.
+    Those below `least` are left out; secrets are included if the question asks for one. Without `read`, conclusions
+    that come from messages are left out.
+    """
     owner = OWNER.first(tx, id=views[0].observed) if views else None
     workspace_id = 0 if owner is None else int(owner.workspace_id)
     asked = understand(tx, workspace_id, question)
-    most = max(CANDIDATES if question.finer is None else CANDIDATES_OF_FINER, top_k * 2)
+    most = max(MAX_CANDIDATES if question.finer is None else MAX_FINER_CANDIDATES, top_k * 2)
     while True:
         hits: list[tuple[int, float, int, View]] = []
         for view in views:
@@ -119,19 +124,19 @@ def query_views(
         hits = sorted(hits, key=lambda hit: -hit[1])[:most]
         finer = _read_finer(tx, workspace_id, question, hits)
         best, seen = _rank(tx, hits, asked, least, finer)
-        once = _say_once(best)
+        once = _drop_repeated(best)
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
             if question.finer is not None:
                 once = _put_successors_first(question.text, question.finer, once, finer)
             rows = find_conclusions(tx, [row.id for row in once[:top_k]])
             return put_newer_first(tx, rows, seen)[:top_k]
-        most *= 4  # many of them say the same
+        most *= 4  # many are equal
 
 
 def _read_finer(
     tx: Tx, workspace_id: int, question: SearchQuestion, hits: Sequence[tuple[int, float, int, View]]
 ) -> dict[int, tuple[float, Vector]]:
-    """Return how close conclusions are by finer vectors, and these, for those that have one."""
+    """Return the closeness and the second embedder's vector of the conclusions that have one."""
     if question.finer is None:
         return {}
     found = find_conclusion_directions(tx, workspace_id, question.finer, [hit[0] for hit in hits])
@@ -143,9 +148,9 @@ def _put_successors_first(
 ) -> list[Record]:
     said = [
         SaidStatement(row.content, row.collection_id, row.created_at, directions.get(row.id, (0.0, None))[1])
-        for row in rows[:COMPARED]
+        for row in rows[:MAX_COMPARED]
     ]
-    return [*(rows[at] for at in put_successors_first(text, finer.vector, said)), *rows[COMPARED:]]
+    return [*(rows[at] for at in put_successors_first(text, finer.vector, said)), *rows[MAX_COMPARED:]]
 
 
 def _rank(
@@ -155,29 +160,29 @@ def _rank(
     least: float,
     finer: Mapping[int, tuple[float, Vector]],
 ) -> tuple[list[Record], dict[int, View]]:
-    """Return the conclusions that are near enough, the best first, and through which view each is seen."""
+    """Return the conclusions that are near enough, the best first, and the view of each."""
     rows = find_brief(tx, dict.fromkeys(hit[0] for hit in hits))
     fits: dict[int, float] = {}
     seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:
         row = rows.get(row_id)
         if row is None or row.collection_id != collection:
-            continue  # this transaction sees it nowhere, or about somebody else
+            continue  # deleted or moved as of this transaction
         if row.standing == SECRET and asked.withheld & CONFIDENTIAL:
             continue
-        # Only what was said has a session that it surely comes from.
+        # Only explicit conclusions surely come from one session.
         if view.sessions is None or row.level == "explicit":
             fit = (closeness + share_held(asked.words, row.content)) / 2
             if row_id in finer:
-                fit += FINER_SHARE * (finer[row_id][0] - fit)
+                fit += FINER_WEIGHT * (finer[row_id][0] - fit)
             fits.setdefault(row_id, fit)
             seen.setdefault(row_id, view)
     best = sorted(fits, key=lambda row_id: -fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen
 
 
-def _say_once(rows: Sequence[Record]) -> list[Record]:
-    """Leave out what an earlier row says in another session."""
+def _drop_repeated(rows: Sequence[Record]) -> list[Record]:
+    """Return the first of equal conclusions of several sessions."""
     once: dict[tuple[int, str, str, int | None], Record] = {}
     for row in rows:
         once.setdefault((row.collection_id, row.level, row.digest, row.superseded_by), row)
@@ -185,8 +190,9 @@ def _say_once(rows: Sequence[Record]) -> list[Record]:
 
 
 def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -> list[Record]:
-    """Put what superseded a conclusion before it, and the other side of a contradiction behind it, also where that is
-    not among the rows. `views` says, by their ids, through which of them rows may be seen."""
+    """Put the conclusion that superseded another before it, and the other side of a contradiction after it, even if
+    these are not among the rows. `views` has the view through which each row is visible, by id.
+    """
     known = {row.id: row for row in rows}
     others = contradictions(tx, list(known))
     ordered: dict[int, Record] = {}
@@ -206,13 +212,13 @@ def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -
 
 
 def _is_within(row: Record, seen: Record, view: View | None) -> bool:
-    """Whether who sees one conclusion may see another."""
+    """Return True if everybody who sees the second conclusion may see the first."""
     sessions = None if view is None else view.sessions
     return bool(row.collection_id == seen.collection_id and (sessions is None or row.session_id in sessions))
 
 
 def write_representation(rows: Iterable[Record]) -> str:
-    """Conclusions as the text that a model or a person reads, by level and in order of time; empty for none."""
+    """Return conclusions as text for a model or a person, by level and in order of time; empty for none."""
     given = sorted(rows, key=lambda row: (row.created_at, row.id))
     shown = {row.id for row in given}
     before: dict[int, list[Record]] = {}
@@ -228,7 +234,7 @@ def write_representation(rows: Iterable[Record]) -> str:
 
 
 def _line(row: Record, before: Mapping[int, Sequence[Record]]) -> str:
-    """A conclusion, with its premises and with what held before it, the latest first."""
+    """Return a conclusion with its premises and the conclusions that it superseded, the latest first."""
     lines = [f"[{times.to_stamp(row.created_at)}] {row.content}"]
     premises = json.loads(row.metadata).get("premises") if row.level != "explicit" else None
     if isinstance(premises, list) and premises:
@@ -254,7 +260,7 @@ def _fetch(tx: Tx, view: View, order: Order, limit: int) -> list[Record]:
     if view.sessions is None:
         return order.of_one.rows(tx, collection=collection, limit=limit)
     query = select_conclusions().where(conclusions.c.collection_id == collection, IS_OPEN)
-    # Only what was said has a session that it surely comes from.
+    # Only explicit conclusions surely come from one session.
     query = query.where(conclusions.c.session_id.in_(view.sessions), conclusions.c.level == "explicit")
     return list(tx.execute(query.order_by(*order.columns).limit(limit)))
 
@@ -267,7 +273,7 @@ def _keep(chosen: dict[str, Record], rows: Iterable[Record], maximum: int) -> No
 
 
 def every_view(tx: Tx, workspace_id: int, scopes: tuple[int, ...] | None, rows: tuple[int, ...] | None) -> list[View]:
-    """What all peers hold about themselves, or what these scopes hold about everyone."""
+    """Return the views of all peers on themselves, or of these scopes on everyone."""
     observer, observed = collections.c.observer_id, collections.c.observed_id
     held = observer == observed if scopes is None else observer.in_(scopes)
     query = select(observer, observed).where(collections.c.workspace_id == workspace_id, held)

@@ -1,7 +1,7 @@
-"""Taking messages out of a session: a message, a range, or all of a peer that is deleted.
+"""Removal of messages from a session: a message, a range, or all messages of a deleted peer.
 
-What was concluded from them alone goes with them, and so do summaries that covered them, which are made again. What is
-being learnt or summarised at that moment is looked at once more before it is stored.
+Conclusions that come only from removed messages are deleted, and summaries that cover them are made again. Jobs that
+are deriving or summarising at that moment check again before they store their result.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from hermes.memory_server.db.tables import (
     summaries,
 )
 from hermes.memory_server.engine.conclusions import message_ids, remove_conclusions
-from hermes.memory_server.engine.deletion import PART, drop_messages
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.ingest import queue_summaries_again
+from hermes.memory_server.engine.ingest import requeue_summaries
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
-from hermes.memory_server.engine.tombstones import bury
+from hermes.memory_server.engine.tombstones import add_tombstones
 from hermes.memory_server.faults import Invalid
 
-MOST = 10_000
-"""How many messages one request takes out."""
-PATIENCE = 60 * 1_000_000
-"""Microseconds after which a worker takes out the rest of a range, in case the request that began it was cut off."""
+MAX_REMOVED_MESSAGES = 10_000
+"""The number of messages that one request removes."""
+REMOVAL_TIMEOUT_MICROSECONDS = 60 * 1_000_000
+"""The time after which a worker removes the rest of a range, in case the request was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A range that is being taken out, from one number to another."""
+    """A range of message numbers that is being removed."""
 
     session_id: int
     first: int
@@ -56,39 +56,44 @@ class Removal:
 
 
 def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> Removal:
-    """Begin to take out all messages from one to another, both included. It will be finished even if the request is cut
-    off."""
+    """Begin to remove all messages from one to another, both included. A worker finishes it if the request is
+    interrupted.
+    """
     row = lock_session(tx, workspace, session)
     numbers = [get_message(tx, workspace, session, public_id).seq for public_id in (first, last)]
     if numbers[0] > numbers[1]:
         raise Invalid("first must not come after last")
-    if numbers[1] - numbers[0] >= MOST:
-        raise Invalid(f"At most {MOST} messages can be deleted at once")
+    if numbers[1] - numbers[0] >= MAX_REMOVED_MESSAGES:
+        raise Invalid(f"At most {MAX_REMOVED_MESSAGES} messages can be deleted at once")
     removal = Removal(row.id, numbers[0], numbers[1])
     payload = {"session": row.id, "first": removal.first, "last": removal.last}
-    add_job(tx, "delete_messages", removal.unit, at, row.workspace_id, payload, not_before=at + PATIENCE)
+    add_job(
+        tx, "delete_messages", removal.unit, at, row.workspace_id, payload, not_before=at + REMOVAL_TIMEOUT_MICROSECONDS
+    )
     return removal
 
 
 def remove_part(tx: Tx, removal: Removal, at: int) -> int:
-    """Take out a part of a range: how many there were. The last part ends it."""
+    """Remove a part of a range, and return the number of messages removed. The last part ends the removal."""
     inside = (messages.c.session_id == removal.session_id, messages.c.seq.between(removal.first, removal.last))
-    rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(PART)).all()
+    rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(ROWS_PER_TRANSACTION)).all()
     if rows:
-        take_out(tx, rows, at)
-    if len(rows) < PART:
+        remove_messages(tx, rows, at)
+    if len(rows) < ROWS_PER_TRANSACTION:
         tx.execute(delete(jobs).where(jobs.c.unit == removal.unit, text(OPEN_JOB)))
         _end(tx, removal.session_id, at)
     return len(rows)
 
 
-def go_on_removing(tx: Tx, payload: JsonMap, at: int) -> bool:
-    """Take out a part of a range that somebody else began. Is there more?"""
-    return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == PART
+def continue_removal(tx: Tx, payload: JsonMap, at: int) -> bool:
+    """Remove a part of a range that an earlier request began. Return True if more is left."""
+    return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == ROWS_PER_TRANSACTION
 
 
-def take_out(tx: Tx, rows: Sequence[Record], at: int) -> None:
-    """Remove messages of one session, given in order, and all that came from them alone, which stays deleted."""
+def remove_messages(tx: Tx, rows: Sequence[Record], at: int) -> None:
+    """Remove messages of one session, given in order, and everything that comes only from them; it is not derived
+    again.
+    """
     session_id = rows[0].session_id
     for first, last in runs([row.seq for row in rows]):
         text_index(tx).remove_part(tx, session_id, first, last)
@@ -101,21 +106,21 @@ def take_out(tx: Tx, rows: Sequence[Record], at: int) -> None:
 def _end(tx: Tx, session_id: int, at: int) -> None:
     row = tx.execute(select(sessions).where(sessions.c.id == session_id)).first()
     if row is None:
-        return  # the whole session was deleted meanwhile
+        return  # the session was deleted meanwhile
     begin_generation(tx, row.workspace_id)
     queue_tidying(tx, at)
-    queue_summaries_again(tx, row, at)
+    requeue_summaries(tx, row, at)
 
 
 def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Growing numbers as runs without holes."""
+    """Return growing numbers as runs without gaps."""
     groups = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     runs = [[number for _, number in group] for _, group in groups]
     return [(run[0], run[-1]) for run in runs]
 
 
 def _forget_sources(tx: Tx, gone: Sequence[int], at: int) -> None:
-    """Take messages out of the sources of conclusions, and remove those that have no other."""
+    """Remove messages from the sources of conclusions, and delete conclusions without other sources."""
     linked = select(conclusion_messages.c.conclusion_id).where(conclusion_messages.c.message_id.in_(gone))
     empty: dict[int, list[Record]] = {}
     for row in tx.execute(select(conclusions).where(conclusions.c.id.in_(linked))).all():
@@ -127,12 +132,12 @@ def _forget_sources(tx: Tx, gone: Sequence[int], at: int) -> None:
         fewer = max(1, row.times_derived - (len(sources) - len(left)))
         tx.execute(update(conclusions).where(conclusions.c.id == row.id).values(times_derived=fewer))
     for collection_id, rows in empty.items():
-        bury(tx, collection_id, [row.content for row in rows], at)
+        add_tombstones(tx, collection_id, [row.content for row in rows], at)
         remove_with_drawn(tx, [row.id for row in rows], collection_id, at)
 
 
 def remove_with_drawn(tx: Tx, ids: Sequence[int], collection_id: int, at: int) -> None:
-    """Remove conclusions of one collection, and those that were drawn from conclusions of which none is left."""
+    """Delete conclusions of one collection, and drawn conclusions that have no premise left."""
     remove_conclusions(tx, ids, collection_id, at)
     drawn = select(conclusions.c.id, conclusions.c.source_ids).where(
         conclusions.c.collection_id == collection_id, conclusions.c.source_ids.is_not(None)

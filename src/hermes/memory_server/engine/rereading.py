@@ -1,11 +1,11 @@
-"""Brings what an earlier version left in a folder up to the reader of this one, part by part, while it is served.
+"""Rereading: apply this version's reader to a folder of an earlier version, part by part, while it is served.
 
-There are three passes, each with a mark in `meta`: up to which row it has come, and to which it goes. A part is worked
-out outside any transaction; its effect and the mark are one transaction.
+There are three passes, each with a mark in `meta`: the row that it has reached, and the row where it ends. A part is
+computed outside any transaction; its effect and the new mark are committed together.
 
-reread:1      messages get the marks of secrets and of wishes not to remember
+reread:1      messages get the marks of secrets and of requests not to remember
 reread:2      conclusions that the reader would not make any more are retired; the others supersede and are superseded
-reread:3:W    messages of workspace W get the conclusions that they lack
+reread:3:W    messages of workspace W get their missing conclusions
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from hermes.memory_server.db.tables import (
     workspaces,
 )
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.conclusions import let_go, trim_card
-from hermes.memory_server.engine.departures import EVERYTHING, begin_generation, note_departed
+from hermes.memory_server.engine.conclusions import mark_collection_changed, trim_card
+from hermes.memory_server.engine.departures import READ_ALL_AGAIN, begin_generation, note_departed
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import REREAD, find_reports, report_changes, undo_report
 from hermes.memory_server.engine.jobs import add_job
@@ -49,12 +49,12 @@ from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
 
 PREFIX, MARKS, REVIEW, MESSAGES = "reread:", "reread:1", "reread:2", "reread:3:"
 PART_ROWS = {MARKS: 100, REVIEW: 30}
-MESSAGES_PART_ROWS = 30
-REST_SHARE = 3.0
-"""For so many times as long as a part took, nothing is done: whoever talks goes first."""
-MAX_SOURCES = 20
-"""Messages of one conclusion that are read."""
-SAMPLE_MESSAGES, SAMPLE_SENTENCES = 300, 10
+MESSAGES_PER_PART = 30
+REST_FACTOR = 3.0
+"""The pause after a part, as a multiple of its duration, because clients come first."""
+MAX_SOURCE_MESSAGES = 20
+"""The number of a conclusion's messages that are read."""
+MAX_SAMPLE_MESSAGES, MAX_SAMPLE_SENTENCES = 300, 10
 MARKED_PLACE = select(messages.c.workspace_id).where(messages.c.id == bindparam("marked_id")).scalar_subquery()
 SET_TRAITS = PreparedStatement(
     update(message_vectors)
@@ -67,7 +67,7 @@ COUNTED = "rereading_"
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A conclusion of an earlier version, as the reader sees it now."""
+    """A conclusion of an earlier version, as this reader judges it."""
 
     id: int
     is_made: bool
@@ -78,7 +78,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class RereadPart:
-    """A part of a pass, worked out: the mark that it begins at, the last row, and what was found."""
+    """A computed part of a pass: the mark at which it begins, its last row, and the results."""
 
     name: str
     mark: str
@@ -90,7 +90,7 @@ class RereadPart:
 
 
 async def prepare_part(database: Database, embedder: Embedder) -> RereadPart | None:
-    """Return the next part, worked out; None when there is none."""
+    """Return the next part, computed, or None."""
     part = await database.read(_work_out)
     if part is not None and part.statements:
         part = replace(part, statements=await embed_statements(embedder, part.statements))
@@ -98,7 +98,7 @@ async def prepare_part(database: Database, embedder: Embedder) -> RereadPart | N
 
 
 def commit_part(tx: Tx, part: RereadPart | None, at: int) -> bool:
-    """Store a part and move its mark, unless somebody else moved it. Returns True if more is left."""
+    """Store a part and move its mark, unless another process moved it. Return True if more is left."""
     if part is None:
         return False
     known = tx.execute(select(meta.c.value).where(meta.c.name == part.name)).scalar_one_or_none()
@@ -123,9 +123,9 @@ def _next_mark(tx: Tx) -> Record | None:
 
 def _finish(tx: Tx, name: str) -> None:
     tx.execute(delete(meta).where(meta.c.name == name))
-    if name == MARKS:  # what processes keep of messages in memory has no marks yet
+    if name == MARKS:  # cached messages have no marks yet
         for workspace in tx.execute(select(workspaces.c.id)).scalars().all():
-            note_departed(tx, workspace, [EVERYTHING])
+            note_departed(tx, workspace, [READ_ALL_AGAIN])
             begin_generation(tx, workspace)
 
 
@@ -134,7 +134,7 @@ def _work_out(tx: Tx) -> RereadPart | None:
     if mark is None:
         return None
     after, until = map(int, mark.value.split(":"))
-    most = PART_ROWS.get(mark.name, MESSAGES_PART_ROWS)
+    most = PART_ROWS.get(mark.name, MESSAGES_PER_PART)
     table = conclusions if mark.name == REVIEW else messages
     inside = [table.c.id > after, table.c.id <= until]
     if mark.name.startswith(MESSAGES):
@@ -158,7 +158,7 @@ def _mark(tx: Tx, found: Iterable[tuple[int, int]]) -> None:
 
 
 def _judge(tx: Tx, rows: Sequence[Record]) -> list[Judged]:
-    """Return how the explicit conclusions among these read now. What was edited or told by a tool stays."""
+    """Return this reader's judgement of the explicit conclusions. Edited ones, and those without messages, are kept."""
     rows = [row for row in rows if row.level == "explicit" and row.deleted_at is None and row.retired_at is None]
     ids = [row.id for row in rows]
     edited = select(conclusion_versions.c.conclusion_id).where(conclusion_versions.c.conclusion_id.in_(ids))
@@ -171,7 +171,7 @@ def _judge(tx: Tx, rows: Sequence[Record]) -> list[Judged]:
     return [
         Judged(
             row.id,
-            row.id in stays or row.id not in texts or _is_made(row.content, texts[row.id][:MAX_SOURCES]),
+            row.id in stays or row.id not in texts or _is_made(row.content, texts[row.id][:MAX_SOURCE_MESSAGES]),
             row.learnt_at is not None,
             standing_kind(row.content),
             happened_at(row.content, row.created_at),
@@ -181,7 +181,7 @@ def _judge(tx: Tx, rows: Sequence[Record]) -> list[Judged]:
 
 
 def _is_made(content: str, texts: Iterable[str]) -> bool:
-    """Return True if the reader keeps a sentence of the messages that is, holds or is a part of the conclusion."""
+    """Return True if the reader keeps a sentence of the messages that equals, contains or is part of the conclusion."""
     own = split_speaker(content)[1].strip().casefold()
     kept = (one.text.casefold() for text in texts for one in read_message(text) if is_kept(one))
     return any(own in text or text in own for text in kept)
@@ -215,13 +215,13 @@ def _retire(tx: Tx, ids: Sequence[int], at: int) -> None:
         own = [row for row in rows if row.collection_id == collection]
         report = [{"id": row.public_id, "why": REREAD} for row in own]
         report_changes(tx, own[0].workspace_id, collection, [], report, at, REREAD)
-        let_go(tx, collection)
+        mark_collection_changed(tx, collection)
         trim_card(tx, collection)
     _count(tx, "retired", len(rows))
 
 
 def _conclude(tx: Tx, statements: Sequence[Statement], at: int) -> None:
-    """Store what messages say beyond what was concluded from them, for those who would have heard it."""
+    """Store the missing conclusions of messages, for their observers."""
     before = tx.execute(select(func.coalesce(func.max(conclusions.c.id), 0))).scalar_one()
     by_place: dict[tuple[int, int], list[Statement]] = defaultdict(list)
     for said in statements:
@@ -238,8 +238,9 @@ def _conclude(tx: Tx, statements: Sequence[Statement], at: int) -> None:
 
 
 def _observers(tx: Tx, session_id: int, author: int) -> list[int]:
-    """Return who learns from what a peer said in a session: nobody, if nothing was ever learnt from what they said, as
-    of an agent whose replies are not reasoned about."""
+    """Return the peers that learn from an author's messages in a session: nobody if nothing was ever concluded about
+    the author, such as an agent whose replies are not reasoned about.
+    """
     learnt = select(conclusions.c.id).join(collections, collections.c.id == conclusions.c.collection_id)
     learnt = learnt.join(conclusion_messages, conclusion_messages.c.conclusion_id == conclusions.c.id)
     own = (collections.c.observed_id == author, collections.c.observer_id == author, conclusions.c.level == "explicit")
@@ -263,7 +264,7 @@ def _count(tx: Tx, name: str, number: int) -> None:
 
 
 def read_counts(tx: Tx) -> dict[str, int]:
-    """Return what rereading retired, added and undid in all workspaces, and how many rows are still to be read."""
+    """Return how much rereading retired, added and undid in all workspaces, and how many rows are left."""
     found = {row.name: row.value for row in tx.execute(select(meta)).all()}
     counts = {name: int(found.get(COUNTED + name, 0)) for name in COUNTS}
     ranges = [value.split(":") for name, value in found.items() if name.startswith(PREFIX)]
@@ -271,7 +272,7 @@ def read_counts(tx: Tx) -> dict[str, int]:
 
 
 def begin_rereading(tx: Tx, workspace: str, at: int) -> None:
-    """Queue the reading of all messages of a workspace, from the first. One that is under way begins anew."""
+    """Queue rereading all messages of a workspace. A running one starts again."""
     place = get_workspace(tx, workspace)
     newest = tx.execute(select(func.max(messages.c.id)).where(messages.c.workspace_id == place.id)).scalar_one()
     if newest is None:
@@ -283,7 +284,7 @@ def begin_rereading(tx: Tx, workspace: str, at: int) -> None:
 
 
 def undo_part(tx: Tx, workspace: str, at: int) -> bool:
-    """Stop rereading a workspace, and undo one of its reports. Returns True if more are left."""
+    """Stop rereading a workspace, and undo one of its reports. Return True if more are left."""
     place = get_workspace(tx, workspace)
     tx.execute(delete(meta).where(meta.c.name == f"{MESSAGES}{place.id}"))
     reports = find_reports(tx, place.id, REREAD, 2)
@@ -294,18 +295,19 @@ def undo_part(tx: Tx, workspace: str, at: int) -> bool:
 
 
 def preview(tx: Tx, workspace: str) -> JsonMap:
-    """Return what rereading would do: how many messages it reads, what it would add from the newest, and whether
-    something was deleted here, which may then be concluded again."""
+    """Return a preview of rereading: the number of messages, the conclusions that the newest would add, and whether
+    anything was deleted in the workspace that may then be concluded again.
+    """
     place = get_workspace(tx, workspace)
     own = select(messages.c.id).where(messages.c.workspace_id == place.id)
-    newest = tx.execute(own.order_by(messages.c.id.desc()).limit(SAMPLE_MESSAGES)).scalars().all()
+    newest = tx.execute(own.order_by(messages.c.id.desc()).limit(MAX_SAMPLE_MESSAGES)).scalars().all()
     new = [said for said in read_statements(tx, newest) if not _is_concluded(tx, said)]
     texts = dict.fromkeys(said.content for said in reversed(new))
     return {
         "messages": tx.execute(select(func.count()).select_from(own.subquery())).scalar_one(),
         "looked_at": len(newest),
         "would_add": len(texts),
-        "examples": list(texts)[:SAMPLE_SENTENCES],
+        "examples": list(texts)[:MAX_SAMPLE_SENTENCES],
         "was_deleted": _was_deleted(tx, place),
         **read_counts(tx),
     }
@@ -315,7 +317,7 @@ def _is_concluded(tx: Tx, said: Statement) -> bool:
     if not _observers(tx, said.message.session_id, said.message.peer_id):
         return True
     known = select(conclusions.c.id).join(collections, collections.c.id == conclusions.c.collection_id)
-    texts = {said.content, said.whole}  # what was concluded as a whole sentence is not concluded again in clauses
+    texts = {said.content, said.whole}  # a stored sentence is not stored again as clauses
     own = (collections.c.observed_id == said.message.peer_id, conclusions.c.content.in_(texts))
     return tx.execute(known.where(*own).limit(1)).first() is not None
 

@@ -23,7 +23,7 @@ from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
-from hermes.memory_server.engine.tombstones import buried_at
+from hermes.memory_server.engine.tombstones import find_tombstone_time
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
@@ -31,7 +31,7 @@ from hermes.memory_server.ids import SCOPE_PREFIX
 
 
 def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at: int) -> tuple[Record, bool]:
-    """The scope, and whether it was made now. Given metadata replaces."""
+    """Return the scope, and whether it was created. Given metadata replaces the stored one."""
     place, _ = ensure_workspace(tx, workspace, at)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
@@ -44,7 +44,7 @@ def ensure_scope(tx: Tx, workspace: str, name: str, metadata: JsonMap | None, at
 
 
 def get_scope(tx: Tx, workspace: str, name: str) -> Record:
-    """The scope; refused when there is none."""
+    """Return the scope. Raise Missing if it does not exist."""
     place = get_workspace(tx, workspace)
     found = find_peer(tx, place.id, SCOPE_PREFIX + name)
     if found is None:
@@ -53,22 +53,22 @@ def get_scope(tx: Tx, workspace: str, name: str) -> Record:
 
 
 def get_scopes(tx: Tx, workspace: str, given: str | Sequence[str]) -> tuple[int, ...]:
-    """The ids of one or more scopes; refused when one is missing."""
+    """Return the ids of one or more scopes. Raise Missing if one does not exist."""
     names = [given] if isinstance(given, str) else list(given)
-    if len(names) > limits.SCOPES:
-        raise Invalid(f"at most {limits.SCOPES} scopes can be named")
+    if len(names) > limits.MAX_SCOPES:
+        raise Invalid(f"at most {limits.MAX_SCOPES} scopes can be named")
     return tuple(int(get_scope(tx, workspace, name).id) for name in dict.fromkeys(names))
 
 
 def list_scopes(tx: Tx, workspace: str, page: PageRequest) -> Paged:
-    """Scopes, the oldest first; none in a workspace that is not there."""
+    """Return a page of scopes, the oldest first; empty if the workspace does not exist."""
     inside = peers.c.workspace_id == workspace_id_of(tx, workspace)
     query = select(*PEER_COLUMNS).select_from(PEERS).where(inside, peers.c.kind == "scope")
     return fetch_page(tx, query, (peers.c.created_at, peers.c.id), page)
 
 
 def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at: int) -> None:
-    """Put sessions into a scope; what is known from them already is copied in the background."""
+    """Add sessions to a scope. Their existing conclusions are copied in the background."""
     for name in dict.fromkeys(names):
         session = lock_session(tx, workspace, name)
         if session.id in session_ids(tx, [scope.id]):
@@ -83,7 +83,7 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
 
 
 def remove_session(tx: Tx, workspace: str, scope_name: str, name: str, at: int) -> None:
-    """Take a session out of a scope, with what the scope learnt from it."""
+    """Remove a session from a scope, with the scope's conclusions from it."""
     scope = get_scope(tx, workspace, scope_name)
     session = lock_session(tx, workspace, name)
     pair = (scope_sessions.c.scope_id == scope.id, scope_sessions.c.session_id == session.id)
@@ -97,13 +97,13 @@ def remove_session(tx: Tx, workspace: str, scope_name: str, name: str, at: int) 
 
 
 def session_ids(tx: Tx, scope_ids: Sequence[int]) -> tuple[int, ...]:
-    """The sessions of these scopes."""
+    """Return the ids of the sessions in these scopes."""
     query = select(scope_sessions.c.session_id).distinct().where(scope_sessions.c.scope_id.in_(scope_ids))
     return tuple(row.session_id for row in tx.execute(query))
 
 
 def list_scope_sessions(tx: Tx, workspace: str, name: str, page: PageRequest) -> Paged:
-    """The sessions of a scope, the oldest first."""
+    """Return a page of a scope's sessions, the oldest first."""
     scope = get_scope(tx, workspace, name)
     joined = SESSIONS.join(scope_sessions, scope_sessions.c.session_id == sessions.c.id)
     query = select(*SESSION_COLUMNS).select_from(joined)
@@ -112,7 +112,7 @@ def list_scope_sessions(tx: Tx, workspace: str, name: str, page: PageRequest) ->
 
 
 def read_status(tx: Tx, workspace: str, name: str) -> dict[str, dict[str, Any]]:
-    """How far the copying is, by session."""
+    """Return the state of copying, by session."""
     query = select(scope_sessions, sessions.c.name).join_from(scope_sessions, sessions)
     rows = tx.execute(query.where(scope_sessions.c.scope_id == get_scope(tx, workspace, name).id))
     return {
@@ -122,7 +122,7 @@ def read_status(tx: Tx, workspace: str, name: str) -> dict[str, dict[str, Any]]:
 
 
 def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
-    """Give a scope what peers said of themselves in a session that was added to it."""
+    """Copy to a scope the conclusions that peers hold about themselves from a session that was added to it."""
     scope, session = payload["scope"], payload["session"]
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)
     state = select(scope_sessions.c.state).where(*pair).with_for_update(key_share=True)
@@ -138,7 +138,7 @@ def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> No
             conclusions.c.collection_id == target, conclusions.c.digest == row.digest
         )
         known = known.where(conclusions.c.session_id == session, LIVE)
-        deleted = buried_at(tx, target, row.content)
+        deleted = find_tombstone_time(tx, target, row.content)
         if tx.execute(known).first() is None and (deleted is None or deleted < row.created_at):
             sources = message_ids(tx, [row.id])
             said = (row.content, row.created_at, at)

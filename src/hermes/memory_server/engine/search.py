@@ -32,36 +32,38 @@ from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import LEAST_LIKELY, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
+from hermes.ranking.admission import KNOWN_THRESHOLD, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, fits_statement, states
-from hermes.ranking.scoring import ABOUT, Floats, certainty, score
-from hermes.ranking.successors import COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
+from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import split_words, telling_words
 
-ALIKE = 48
+DIFFERENT_SIGNS_LIMIT = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""
 NO_LETTERS = re.compile(r"[\W_]+")
 NO_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
 PERSPECTIVE = "peer_perspective"
-HIDDEN = 6
-"""When too many hits turn out to be hidden (deleted and not yet removed, or an unfinished copy), so many times more are
-fetched. To check every candidate beforehand would take many times longer."""
+HIDDEN_FACTOR = 6
+"""If too many hits are hidden (deleted but not yet removed, or of an unfinished clone), this many times more are
+fetched. Checking every candidate beforehand would take many times longer.
+"""
 MAX_CHANGES = 5
-"""How many messages that changed each other are followed."""
+"""The number of messages in a chain of changes that are followed."""
 NOBODY = 0
-"""Who neither says nor hears anything."""
-WORDS_KEPT = 4096
-"""Of so many words the directions are kept."""
+"""The id that stands for no peer: it has no messages and hears none."""
+MAX_CACHED_WORDS = 4096
+"""The number of words whose directions are cached."""
 Fitting = tuple[int, float, float, AskedWords | None]
-"""The id of a message, and what `Hit` says of it."""
+"""The id of a message, and the other fields of its `Hit`."""
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, from 0 to 1 how sure it is that it is about the question, what was asked
-    (None where only words decided), and which of its statements a later message changed."""
+    """A message that was found, its score, the certainty (0 to 1) that it is about the question, the words of the
+    question (None if only words were searched), and its statements that a later message changed.
+    """
 
     row: Record
     score: float
@@ -71,16 +73,17 @@ class Hit(NamedTuple):
 
     @property
     def is_about(self) -> bool:
-        """Is it about the question, as far as can be told?"""
-        return self.certainty >= ABOUT
+        """True if the message is probably about the question."""
+        return self.certainty >= RELEVANCE_THRESHOLD
 
 
 def find_hits(
     tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
-    """The messages that fit best, the best first. Repetitions of a text come after everything else, and a value that
-    its speaker changed later comes after the later one."""
-    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else COMPARED)
+    """Return the messages that fit best, the best first. Repeated texts come last, and a value that its speaker
+    changed later comes after the newer one.
+    """
+    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else MAX_COMPARED)
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
@@ -91,14 +94,14 @@ def find_hits(
     return _put_changes_first(tx, ordered, place, question.text, filters)[:limit]
 
 
-def is_told(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
-    """Return whether memory was probably told the answer to a question that found these messages."""
+def is_answered(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
+    """Return True if memory probably holds the answer to a question that found these messages."""
     is_known = not hits or hits[0].asked is not None
-    return not is_known or likelihood(read_answer(question, hits)) >= LEAST_LIKELY
+    return not is_known or likelihood(read_answer(question, hits)) >= KNOWN_THRESHOLD
 
 
 def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures | None:
-    """Return what the messages that a question found tell about whether it has an answer."""
+    """Return the features of the messages from which the probability of an answer is computed; None without them."""
     if not hits or hits[0].asked is None:
         return None
     lines = [FoundLine(hit.row.content, hit.row.peer_id) for hit in hits]
@@ -107,7 +110,7 @@ def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures
     return read_features(hits[0].asked, lines, direction)
 
 
-@lru_cache(WORDS_KEPT)
+@lru_cache(MAX_CACHED_WORDS)
 def _find_direction(direction: Callable[[str], Vector], word: str) -> Vector:
     return direction(word)
 
@@ -115,15 +118,15 @@ def _find_direction(direction: Callable[[str], Vector], word: str) -> Vector:
 def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: SearchQuestion) -> list[Hit]:
     if question.finer is None:
         return hits
-    first = [hit.row for hit in hits[:COMPARED]]
+    first = [hit.row for hit in hits[:MAX_COMPARED]]
     directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
     said = [SaidStatement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
     order = put_successors_first(question.text, question.finer.vector, said)
-    return [*(hits[at] for at in order), *hits[COMPARED:]]
+    return [*(hits[at] for at in order), *hits[MAX_COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
-    """Put a message that changed what another says of the question before it, also where it is not among the hits."""
+    """Put a message that changed another's statement about the question before it, even if it is not among the hits."""
     found_changes = find_changes(tx, [hit.row.id for hit in hits])
     if not found_changes:
         return hits
@@ -147,7 +150,7 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str
                 found = hit._replace(row=more[newer], changes=())
             if found is None or newer in chain:
                 break
-            # It is about the question as much as what it changed.
+            # It is as relevant as the message that it changed.
             chain[newer] = found._replace(certainty=max(found.certainty, hit.certainty))
         for row_id in reversed(chain):
             ordered.setdefault(row_id, chain[row_id])
@@ -171,7 +174,7 @@ def _find_within(tx: Tx, ids: Set[int], place: SearchArea, filters: JsonMap | No
 
 
 def _is_inside(row: Record, place: SearchArea) -> bool:
-    """Whether a message is shown and of the search area."""
+    """Return True if a message is visible and in the search area."""
     is_here = place.sessions is None or row.session_id in place.sessions
     return bool(row.is_shown and is_here and place.peer in (None, row.peer_id))
 
@@ -193,7 +196,7 @@ def _find_fitting(
     if where.sessions == () or where.peer == NOBODY:
         return []
     if not conditions:
-        for wanted in (limit, HIDDEN * limit):
+        for wanted in (limit, HIDDEN_FACTOR * limit):
             fitting = _ranked(tx, seen, where, question, None, wanted)
             shown = [hit for hit in _fetch(tx, fitting) if hit.row.is_shown]
             if len(shown) == len(fitting) or len(shown) >= 2 * limit:
@@ -207,8 +210,9 @@ def _find_fitting(
 def _ranked(
     tx: Tx, seen: Seen | None, place: SearchArea, question: SearchQuestion, allowed: Allowed | None, limit: int
 ) -> list[Fitting]:
-    """The best, and some more where several may be the same text. Until the outline of the workspace has been read for
-    the first time, words alone decide."""
+    """Return the best messages, and some more if several may be the same text. Until the workspace's outline has been
+    loaded for the first time, only words are searched.
+    """
     asked = understand(tx, place.workspace_id, question)
     if seen is None:
         return [(found, 0.0, 1.0, None) for found in rank_by_words(tx, place, asked, allowed, limit)]
@@ -220,7 +224,7 @@ def _ranked(
     order = _best(scores, 2 * limit)
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])
-    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < ALIKE).sum() > len(best):
+    if (np.bitwise_count(lines[:, None] ^ lines).sum(axis=2, dtype=np.int64) < DIFFERENT_SIGNS_LIMIT).sum() > len(best):
         best = order
     ranked = zip(found.ids[best].tolist(), scores[best].tolist(), certain[best].tolist(), strict=True)
     words = AskedWords(question.text, asked.words, found.known, asked.named, asked.of_oneself, bool(by_another))
@@ -228,7 +232,7 @@ def _ranked(
 
 
 def _best(scores: Floats, wanted: int) -> Positions:
-    """The places of the highest scores, the highest first; of equals the last."""
+    """Return the positions of the highest scores, the highest first; among equals the last."""
     least = np.partition(scores, -wanted)[-wanted] if wanted < len(scores) else -np.inf
     some = (scores >= least).nonzero()[0][::-1]
     return some[np.argsort(-scores[some], kind="stable")[:wanted]]
@@ -240,7 +244,7 @@ def _fetch(tx: Tx, fitting: Sequence[Fitting]) -> list[Hit]:
 
 
 def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Each text once before any comes again."""
+    """Return the hits with repeated texts last."""
     seen: set[str | bytes] = set()
     first: list[Hit] = []
     again: list[Hit] = []
@@ -252,12 +256,12 @@ def _once(hits: Sequence[Hit], limit: int) -> list[Hit]:
 
 
 def _letters(text: str) -> str | bytes:
-    """What is left of a text without capitals and punctuation."""
+    """Return a text without capitals and punctuation."""
     return text.lower().encode().translate(None, NO_ASCII) if text.isascii() else NO_LETTERS.sub("", text.casefold())
 
 
 def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
-    """The search area, narrowed to the sessions, and to the one author, that the filter names."""
+    """Return the search area, narrowed to the sessions and to the single author that the filter names."""
     sessions_, peer = place.sessions, place.peer
     if (names := named(filters.get("session_id"))) is not None:
         found = rows_named(tx, sessions, place.workspace_id, names)
@@ -269,7 +273,9 @@ def _place_within(tx: Tx, place: SearchArea, filters: JsonMap) -> SearchArea:
 
 
 def find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
-    """The peer of the filter `peer_perspective`, which finds only messages that the peer heard; None without it."""
+    """Return the peer of the filter `peer_perspective`, which finds only messages that the peer heard; None without
+    it.
+    """
     if name is None:
         return None
     if not isinstance(name, str):
@@ -279,7 +285,7 @@ def find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
 
 
 def heard_by(listener: int | BindParameter[int]) -> ColumnElement[bool]:
-    """SQL condition: the peer was a member of the message's session when the message came, whoever wrote it."""
+    """SQL condition: the peer was a member of the message's session when the message arrived, whoever wrote it."""
     stay = (
         memberships.c.peer_id == listener,
         memberships.c.session_id == messages.c.session_id,
@@ -292,21 +298,22 @@ def heard_by(listener: int | BindParameter[int]) -> ColumnElement[bool]:
 HEARD = PreparedForList(lambda ids: select_messages().where(messages.c.id.in_(ids), heard_by(bindparam("listener"))))
 
 
-MOST = 2000
-"""Memberships of a peer that `heard_part` reads at most; it gives up on a peer with more."""
+MAX_MEMBERSHIPS = 2000
+"""The number of a peer's memberships that `heard_part` reads; it gives up on a peer with more."""
 STAYS = PreparedStatement(
     select(memberships.c.session_id, memberships.c.joined_seq, memberships.c.left_seq)
     .where(memberships.c.peer_id == bindparam("peer_id"))
-    .limit(MOST + 1)
+    .limit(MAX_MEMBERSHIPS + 1)
 )
 
 
 def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchArea | None:
-    """The search area, narrowed to the sessions of which the peer has heard every message: faster than a condition on
-    each message. None if a list of sessions cannot express what it heard (it joined late or left in a session that has
-    messages of the area), or would be too long; the caller then checks each message."""
+    """Return the search area, narrowed to the sessions of which the peer heard every message: faster than a condition
+    on each message. None if a list of sessions cannot express it (the peer joined late or left a session with
+    messages of the area), or would be too long; the caller then checks each message.
+    """
     stays = STAYS.rows(tx, peer_id=listener)
-    if len(stays) > MOST:
+    if len(stays) > MAX_MEMBERSHIPS:
         return None
     whole = {stay.session_id for stay in stays if stay.joined_seq == 0 and stay.left_seq is None}
     sessions = set(seen.ends) if place.sessions is None else set(place.sessions)
@@ -322,6 +329,6 @@ def heard_part(tx: Tx, seen: Seen, place: SearchArea, listener: int) -> SearchAr
 
 
 def _speaks_in(seen: Seen, place: SearchArea, sessions: set[int]) -> bool:
-    """Whether one of these sessions has a message of the search area."""
+    """Return True if one of these sessions has a message of the search area."""
     inside = np.isin(seen.rows.sessions, np.array([*sessions], dtype=np.int32))
     return bool(inside.any() if place.peer is None else (seen.rows.peers[inside] == place.peer).any())

@@ -1,8 +1,8 @@
-"""What kind of sentence a text is, by a small linear model over its words, word classes and word vectors.
+"""Kinds of sentences, by a small linear model over words, word classes and word vectors.
 
-The model is fitted to labelled messages (`python -m bench.fit_reading`) and lies beside this file. A word class holds
-words of several languages that do the same in a sentence, such as `memory` (remember, merken, 记): what was learnt from
-one language holds for the others.
+The model is fitted to labelled messages (`python -m bench.fit_reading`) and is stored beside this file. A word class
+contains words of several languages with the same role in a sentence, such as `memory` (remember, merken, 记), so that a
+rule learnt from one language applies to the others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ OTHER_KINDS = ("question", "remark", "hypothetical", "quoted")
 SECRET, DISCARD = "secret", "discard"
 PLAIN_KINDS = (*KEPT_KINDS, *OTHER_KINDS)
 MARKED_KINDS = (SECRET, DISCARD)
-"""Kinds that go before all others, the last one first. They are told by marks alone: few messages have them, and their
-other words say nothing."""
+"""Kinds that take precedence over all others, the last one first. They are recognised by marks alone: few messages
+have them, and their other words are not informative.
+"""
 KINDS = (*PLAIN_KINDS, *MARKED_KINDS)
 GROUPS = ("identity", "health", "family", "home", "work", "other")
-"""What part of a life a sentence is about."""
+"""The parts of a person's life that a sentence may be about."""
 MODEL_FILE = Path(__file__).with_name("sentence_model.json")
 EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 TOKEN = re.compile(
@@ -40,23 +41,25 @@ TOKEN = re.compile(
 )
 IS_EAST_ASIAN = re.compile(rf"[{EAST_ASIAN}]")
 EMPHASIS = re.compile(r"(?<!\w)[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}(?!\w)")
-"""Signs of Markdown around words: no password has them."""
+"""Markdown signs around words; passwords do not have them."""
 LISTED = re.compile(r"\s{0,8}(?:[-*•#]|\d{1,3}[.)])\s")
-"""Begins as a line of a list, or as a heading."""
+"""Matches the beginning of a list item or a heading."""
 WIDE_SIGNS = str.maketrans("？！：，。（）’", "?!:,.()'")
 HIDDEN = "\x00"
-"""Stands for each character of a text that is not the writer's own words."""
-SENTENCES_KEPT = 4096
-"""A sentence is weighed with its message, as a conclusion and for summaries: the last results are kept."""
+"""Replaces each character of a text that is not the writer's own words."""
+MAX_CACHED_SENTENCES = 4096
+"""The number of sentences whose results are cached: a sentence is weighed with its message, as a conclusion and for
+summaries.
+"""
 MAX_TOKENS = 60
-"""Of a sentence, so many words are read."""
-NEAR_TOKENS = 4
-"""How far apart two words are at most that are read together."""
-LONGEST_STEM, SHORTEST_STEM = 9, 3
-LONGEST_PHRASE = 4
-"""East Asian characters of a word at most."""
-SPELLED_DIGITS = 3
-"""So many digits written as words are a code."""
+"""The number of tokens of a sentence that are read."""
+MAX_DISTANCE_TOKENS = 4
+"""The largest distance of two words that are read as a pair."""
+MAX_STEM_CHARS, MIN_STEM_CHARS = 9, 3
+MAX_PHRASE_CHARS = 4
+"""The number of East Asian characters in a word."""
+MIN_SPELLED_DIGITS = 3
+"""This many digits written as words count as a code."""
 SECRET_WORDS, WISH_WORDS = frozenset(("credential", "number_of")), frozenset(("memory", "forget", "private", "unsaid"))
 SECRET_MARKS = ("@value", "@as credential", "@credential then word", *(f"@{name} is" for name in sorted(SECRET_WORDS)))
 WISH_MARKS, DENIED_MARKS = (
@@ -64,27 +67,30 @@ WISH_MARKS, DENIED_MARKS = (
     ("@not", "@away", "@once"),
 )
 WISH_PAIRS = tuple(frozenset(mark[1:].split()) for mark in WISH_MARKS if " " in mark)
-"""A sentence without one of these is neither: few of a thousand are, and both kinds hide their message."""
+"""A sentence without one of these marks is neither a secret nor a wish: few of a thousand are, and both kinds hide
+their message.
+"""
 OBJECTS = frozenset(("this", "me", "you", "says", "memory", "technical", "text", "nothing", "trace", "ask_word"))
-"""Classes that tell what somebody is to remember or to forget."""
+"""Classes that say what somebody should remember or forget."""
 CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset(
     (":", "=", "is", "are", "ist", "sind", "lautet", "heißt", "es", "son", "est", "sont", "是", "为", "was", "era")
 )
-LEAST_SECRET = -0.5
-"""How likely a secret is at least where nobody speaks of code or writes a list: one that is missed is injected unasked,
-which is worse than a message that must be asked for."""
+SECRET_THRESHOLD = -0.5
+"""The threshold for a secret where nobody writes code or a list. It is low, because a missed secret is shown without
+being asked for, which is worse than a message that must be asked for.
+"""
 AS = frozenset(("as", "als", "como", "comme", "use", "nehme", "uso", "utilise", "用"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE = 3.0, 1.5, 2.0
-"""How large words, marks and the vector are in comparison; chosen by cross-validation."""
+"""The scales of words, marks and the vector relative to each other; chosen by cross-validation."""
 Numbers = NDArray[np.float32]
 
 
 class WordClasses:
-    """Classes of words. `word*` is a beginning of words, `*word` an ending, `two_words` stands for two in a row."""
+    """Classes of words. `word*` is a prefix, `*word` a suffix, and `two_words` stands for two adjacent words."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """Take the words of each class, separated by blanks."""
+        """Read the words of each class, separated by spaces."""
         self._words: dict[str, frozenset[str]] = {}
         self._beginnings: dict[str, frozenset[str]] = {}
         self._endings: dict[str, frozenset[str]] = {}
@@ -105,7 +111,7 @@ class WordClasses:
         for place, token in enumerate(tokens):
             classes = self._of_token(token)
             if IS_EAST_ASIAN.match(token):
-                for size in range(2, LONGEST_PHRASE + 1):
+                for size in range(2, MAX_PHRASE_CHARS + 1):
                     classes |= self._words.get("".join(tokens[place : place + size]), frozenset())
             elif place + 1 < len(tokens):
                 classes |= self._words.get(f"{token} {tokens[place + 1]}", frozenset())
@@ -114,7 +120,7 @@ class WordClasses:
 
     def _classify(self, token: str) -> frozenset[str]:
         found = self._words.get(token, frozenset())
-        for size in range(SHORTEST_STEM, min(len(token), LONGEST_STEM) + 1):
+        for size in range(MIN_STEM_CHARS, min(len(token), MAX_STEM_CHARS) + 1):
             found |= self._beginnings.get(token[:size], frozenset()) | self._endings.get(token[-size:], frozenset())
         if "-" in token:
             found = found.union(*(self._words.get(part, frozenset()) for part in token.split("-")))
@@ -123,7 +129,7 @@ class WordClasses:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What kind of sentence it is, how likely it is that a memory should keep it, and what it is about."""
+    """The kind of a sentence, the probability that a memory should keep it, and the part of life that it is about."""
 
     kind: str
     score: float
@@ -131,7 +137,7 @@ class Weighed:
 
 
 class SentenceModel:
-    """The fitted model: a row of weights for each feature, a column for each plain kind, group and marked kind."""
+    """The fitted model: a row of weights per feature, a column per plain kind, group and marked kind."""
 
     def __init__(
         self, classes: WordClasses, rows: Mapping[str, int], weights: Numbers, vector_weights: Numbers
@@ -141,8 +147,8 @@ class SentenceModel:
         self._weights = weights
         self._vector_weights = vector_weights
         self._vectors = WordVectors()
-        self.weigh = lru_cache(SENTENCES_KEPT)(self._weigh)
-        """Return how likely the kinds and groups of a sentence are."""
+        self.weigh = lru_cache(MAX_CACHED_SENTENCES)(self._weigh)
+        """Return the `Weighed` result of a sentence; cached."""
 
     def _weigh(self, sentence: str) -> Weighed:
         words, marks = find_features(sentence, self.classes)
@@ -155,36 +161,37 @@ class SentenceModel:
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
         plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
         group = GROUPS[int(groups.argmax())]
-        if marked[1] > 0 and can_wish(marks):
+        if marked[1] > 0 and can_be_wish(marks):
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
         kept = float(likely[: len(KEPT_KINDS)].sum())
-        least = 0.0 if "@listed" in marks or "@technical" in marks else LEAST_SECRET
-        if marked[0] > least and can_tell_secret(marks):
+        least = 0.0 if "@listed" in marks or "@technical" in marks else SECRET_THRESHOLD
+        if marked[0] > least and can_be_secret(marks):
             return Weighed(SECRET, max(kept, float(1 / (1 + np.exp(-marked[0])))), group)
         return Weighed(PLAIN_KINDS[int(likely.argmax())], kept, group)
 
 
-def can_tell_secret(marks: Sequence[str]) -> bool:
-    """Return whether a sentence with these marks gives a value, or says what a password is."""
+def can_be_secret(marks: Sequence[str]) -> bool:
+    """Return True if a sentence with these marks gives a value, or says what a password is."""
     return any(mark in SECRET_MARKS for mark in marks)
 
 
-def may_wish(classes: frozenset[str]) -> bool:
-    """Return whether a message whose words are of these classes can wish that something is not remembered."""
+def may_hold_wish(classes: frozenset[str]) -> bool:
+    """Return True if a message with words of these classes may ask that something is not remembered."""
     return not classes.isdisjoint(WISH_WORDS) or any(pair <= classes for pair in WISH_PAIRS)
 
 
-def can_wish(marks: Sequence[str]) -> bool:
-    """Return whether a sentence with these marks can wish that something is not remembered: it speaks of forgetting or
-    of secrecy, or of remembering and denies it."""
+def can_be_wish(marks: Sequence[str]) -> bool:
+    """Return True if a sentence with these marks may ask that something is not remembered: it is about forgetting or
+    secrecy, or it negates remembering.
+    """
     is_denied = "@memory" in marks and any(mark in DENIED_MARKS for mark in marks)
     return is_denied or any(mark in WISH_MARKS for mark in marks)
 
 
 @cache
 def shipped_model() -> SentenceModel:
-    """Read the model that ships, once."""
+    """Return the built-in model, which is read once."""
     given = json.loads(MODEL_FILE.read_text(encoding="utf-8"))
     weights, vector_weights = (_unpack(given[f"{of}weights"], given[f"{of}steps"]) for of in ("", "vector_"))
     rows = {name: row for row, name in enumerate(given["features"].split("\t"), start=1)}  # the first is the bias
@@ -192,7 +199,7 @@ def shipped_model() -> SentenceModel:
 
 
 def _unpack(text: str, steps: str) -> Numbers:
-    """Return whole numbers of one byte times the step of their column."""
+    """Return a matrix of one-byte integers, each multiplied by the step of its column."""
     each = np.array(steps.split(), dtype=np.float32)
     whole = np.frombuffer(zlib.decompress(b64decode(text)), dtype=np.int8)
     return whole.reshape(-1, len(each)).astype(np.float32) * each
@@ -205,17 +212,17 @@ def _softmax(values: Numbers) -> Numbers:
 
 
 def split_tokens(text: str, most: int = MAX_TOKENS) -> list[str]:
-    """Return words, numbers, signs and single East Asian characters in small letters."""
+    """Return words, numbers, signs and single East Asian characters, lower-cased."""
     return TOKEN.findall(text.lower().translate(WIDE_SIGNS))[:most]
 
 
 def find_classes(text: str) -> frozenset[str]:
-    """Return the classes of the words of a text, as far as it is read."""
+    """Return the classes of the words in the part of a text that is read."""
     return frozenset[str]().union(*shipped_model().classes.find(split_tokens(text)))
 
 
 def find_features(sentence: str, classes: WordClasses) -> tuple[list[str], list[str]]:
-    """Return the words of a sentence and what is marked in it, each once."""
+    """Return the words of a sentence and its marks, each once."""
     sentence = EMPHASIS.sub("", sentence)
     tokens = split_tokens(sentence)
     found = classes.find(tokens)
@@ -225,7 +232,7 @@ def find_features(sentence: str, classes: WordClasses) -> tuple[list[str], list[
 
 
 def _shape(token: str) -> str:
-    """Return what counts of a token: of a number its length."""
+    """Return the feature of a token: for a number its length, else the token."""
     if token[0] in "\x00\n":
         return token[0]
     return f"#{min(len(token), 6)}" if token.isdigit() else token
@@ -234,7 +241,7 @@ def _shape(token: str) -> str:
 def _words(tokens: Sequence[str]) -> Iterable[str]:
     for token in tokens:
         yield token
-        if len(token) > NEAR_TOKENS:
+        if len(token) > MAX_DISTANCE_TOKENS:
             yield f"^{token[:4]}"
             yield f"${token[-3:]}"
     whole = ("<", *tokens, ">")
@@ -268,17 +275,17 @@ def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]
 
 
 def _pairs(found: Sequence[frozenset[str]]) -> Iterable[str]:
-    """Yield pairs of classes whose words stand near each other."""
+    """Yield pairs of classes whose words are near each other."""
     last: dict[str, int] = {}
     for place, classes in enumerate(found):
         if classes:
-            near = [name for name, before in last.items() if place - before <= NEAR_TOKENS]
+            near = [name for name, before in last.items() if place - before <= MAX_DISTANCE_TOKENS]
             yield from (f"{before} {name}" for name in sorted(classes) for before in near)
             last.update(dict.fromkeys(sorted(classes), place))
 
 
 def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked: bool) -> Iterable[str]:
-    """Yield who is to remember or to forget, and whether a negation turns it round."""
+    """Yield who should remember or forget, and whether a negation reverses it."""
     is_technical = any("technical" in classes for classes in found)
     for place, classes in enumerate(found):
         for name in sorted(classes & {"memory", "forget"}):
@@ -286,7 +293,7 @@ def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked:
             who = _find_subject(tokens, found, place)
             asked = "asked " if is_asked else ""
             yield from (f"{denied}{name}", f"{denied}{name} by {who}", f"{asked}{denied}{name} by {who}")
-            if place <= NEAR_TOKENS // 2:
+            if place <= MAX_DISTANCE_TOKENS // 2:
                 yield f"early {denied}{name}"
             followed = _following(tokens, found, place)
             yield from {f"{denied}{name} then {other}" for other in followed}
@@ -296,9 +303,9 @@ def _wishes(tokens: Sequence[str], found: Sequence[frozenset[str]], *, is_asked:
 
 
 def _following(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> set[str]:
-    """Return the classes of the words behind one in its clause, and how the clause ends."""
+    """Return the classes of the words after one in its clause, and how the clause ends."""
     followed: set[str] = set()
-    for other in range(place + 1, min(len(tokens), place + 2 * NEAR_TOKENS)):
+    for other in range(place + 1, min(len(tokens), place + 2 * MAX_DISTANCE_TOKENS)):
         if tokens[other] in CLAUSE_ENDS:
             return followed | {"nothing"} if other == place + 1 else followed | {f"end {tokens[other]}"}
         followed |= found[other]
@@ -308,14 +315,14 @@ def _following(tokens: Sequence[str], found: Sequence[frozenset[str]], place: in
 def _values(
     sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]], every: frozenset[str]
 ) -> Iterable[str]:
-    """Yield which values a sentence gives, of what, and what is said to be a password."""
+    """Yield the values that a sentence gives, what they are values of, and what it calls a password."""
     kinds = [name for name in ("credential", "number_of", "opens", "phone", "technical") if name in every]
     named = " and ".join(kinds) or "nothing"
     shapes = sorted(find_shapes(sentence))
     for shape in shapes:
         yield f"shape {shape}"
         yield from (f"{shape} of {name}" for name in kinds or ("nothing",))
-    if sum("digit" in classes for classes in found) >= SPELLED_DIGITS:
+    if sum("digit" in classes for classes in found) >= MIN_SPELLED_DIGITS:
         shapes.append("digits as words")
     if not VALUES.isdisjoint(shapes):
         yield "value"
@@ -323,15 +330,15 @@ def _values(
     for place, classes in enumerate(found):
         name = next((name for name in ("credential", "number_of", "opens") if name in classes), None)
         if name is not None:
-            yield from _told(name, place, tokens, found)
+            yield from _mark_secrets(name, place, tokens, found)
         if name == "credential" and _is_word_then_end(tokens[place + 1 : place + 3], found[place + 1 : place + 2]):
             yield "credential then word"
-        if name == "credential" and not AS.isdisjoint(tokens[max(0, place - NEAR_TOKENS) : place]):
+        if name == "credential" and not AS.isdisjoint(tokens[max(0, place - MAX_DISTANCE_TOKENS) : place]):
             yield "as credential"
 
 
-def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
-    """Yield what follows after `is` or a colon behind a word for a secret."""
+def _mark_secrets(name: str, place: int, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
+    """Yield the words after `is` or a colon that follow a word for a secret."""
     equals = next((other for other in range(place + 1, min(place + 7, len(tokens))) if tokens[other] in EQUALS), None)
     if equals is None:
         return
@@ -342,23 +349,23 @@ def _told(name: str, place: int, tokens: Sequence[str], found: Sequence[frozense
 
 
 def _is_word_then_end(following: Sequence[str], found: Sequence[frozenset[str]]) -> bool:
-    """Return whether a word of no class comes next, and then nothing more of the clause."""
+    """Return True if a single word without a class follows and ends its clause."""
     if not following or any(found):
         return False
     is_east_asian = IS_EAST_ASIAN.match(following[0]) is not None
-    is_word = len(following[0]) >= NEAR_TOKENS and following[0].isalpha()
+    is_word = len(following[0]) >= MAX_DISTANCE_TOKENS and following[0].isalpha()
     return is_east_asian or (is_word and (len(following) == 1 or following[1] in CLAUSE_ENDS))
 
 
 def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> bool:
-    """Return whether a negation belongs to a word: before it in its clause, in German also behind it."""
-    before = range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1)
+    """Return True if a word is negated: a negation before it in its clause, in German also after it."""
+    before = range(place - 1, max(-1, place - MAX_DISTANCE_TOKENS - 2), -1)
     for other in before:
         if tokens[other] in CLAUSE_ENDS:
             break
         if "not" in found[other]:
             return True
-    for other in range(place + 1, min(len(tokens), place + NEAR_TOKENS + 2)):
+    for other in range(place + 1, min(len(tokens), place + MAX_DISTANCE_TOKENS + 2)):
         if tokens[other] in CLAUSE_ENDS or "that" in found[other]:
             break
         if "not_behind" in found[other]:
@@ -367,7 +374,7 @@ def _is_denied(tokens: Sequence[str], found: Sequence[frozenset[str]], place: in
 
 
 def _find_subject(tokens: Sequence[str], found: Sequence[frozenset[str]], place: int) -> str:
-    for other in range(place - 1, max(-1, place - NEAR_TOKENS - 2), -1):
+    for other in range(place - 1, max(-1, place - MAX_DISTANCE_TOKENS - 2), -1):
         if tokens[other] in CLAUSE_ENDS:
             break
         if found[other] & {"me", "you"}:

@@ -40,7 +40,7 @@ LOCK = PreparedStatement(
     .where(workspaces.c.name == bindparam("workspace_name"), sessions.c.name == bindparam("name"))
     .with_for_update(key_share=True)
 )
-"""Rows are locked in this order, the workspace first, as everywhere: else two could wait for each other."""
+"""Rows are locked in this order, workspace first, everywhere, so that two transactions cannot deadlock."""
 INSERT = PreparedStatement(
     inserting_new(
         *(sessions, "uid", "workspace_id", "name", "metadata", "configuration", "created_at"), returning=sessions.c.id
@@ -49,34 +49,36 @@ INSERT = PreparedStatement(
 
 
 def find_session(tx: Tx, workspace_id: int, name: str) -> Record | None:
-    """The session, deleted ones too, or None."""
+    """Return the session, deleted ones included, or None."""
     return BY_NAME.first(tx, workspace_id=workspace_id, name=name)
 
 
 def find_live_session(tx: Tx, workspace: str, name: str) -> Record | None:
-    """The session unless there is none or it is being deleted."""
+    """Return the session, or None if it does not exist or is being deleted."""
     found = BY_NAMES.first(tx, workspace_name=workspace, name=name)
     return found if found is not None and found.is_active else None
 
 
 def get_session(tx: Tx, workspace: str, name: str) -> Record:
-    """The session; refused when there is none or it is being deleted."""
+    """Return the session. Raise Missing if it does not exist or is being deleted."""
     return _live(BY_NAMES.first(tx, workspace_name=workspace, name=name), name, workspace)
 
 
 def session_in(tx: Tx, workspace: Record, name: str) -> Record:
-    """As `get_session`, of a workspace that is known already."""
+    """Like `get_session`, for a workspace row."""
     return _live(find_session(tx, workspace.id, name), name, workspace.name)
 
 
 def live_session_id(tx: Tx, workspace: str, name: str) -> int:
-    """The id of the session; 0, which none has, so that nothing is found in it, when there is none or it is deleted."""
+    """Return the id of the session, or 0, an id without rows, if it does not exist or is being deleted."""
     found = find_live_session(tx, workspace, name)
     return 0 if found is None else int(found.id)
 
 
 def lock_session(tx: Tx, workspace: str, name: str) -> Record:
-    """As `get_session`; nobody else changes it, or adds messages in its workspace, before this transaction ends."""
+    """Like `get_session`, and lock it: until this transaction ends nobody else changes it or adds messages in its
+    workspace.
+    """
     return _live(LOCK.first(tx, workspace_name=workspace, name=name), name, workspace)
 
 
@@ -89,7 +91,9 @@ def _live(found: Record | None, name: str, workspace: str) -> Record:
 def ensure_session(
     tx: Tx, workspace: str, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
-    """The session, locked, and whether it was made now. Given metadata replaces, given configuration merges."""
+    """Return the session, locked, and whether it was created. Given metadata replaces, given configuration is
+    merged.
+    """
     found = LOCK.first(tx, workspace_name=workspace, name=name)
     if found is None:
         ensure_workspace(tx, workspace, at)
@@ -111,7 +115,7 @@ def ensure_session(
 
 
 def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str, configuration: str) -> int | None:
-    """A new, empty session: the id of its row. None when there is one of that name."""
+    """Insert a new, empty session and return its row id; None if the name exists."""
     check_name(name)
     values = {"workspace_id": workspace_id, "name": name, "metadata": metadata, "configuration": configuration}
     made = INSERT.rows(tx, uid=new_id(), created_at=at, **values)
@@ -119,7 +123,7 @@ def insert_session(tx: Tx, workspace_id: int, name: str, at: int, metadata: str,
 
 
 def list_sessions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageRequest) -> Paged:
-    """Sessions that are not deleted, the oldest first; none in a workspace that is not there."""
+    """Return a page of sessions that are not deleted, the oldest first; empty if the workspace does not exist."""
     place = workspace_id_of(tx, workspace)
     query = select(*COLUMNS).select_from(SESSIONS).where(sessions.c.workspace_id == place)
     query = query.where(
@@ -131,7 +135,7 @@ def list_sessions(tx: Tx, workspace: str, filters: JsonMap | None, page: PageReq
 def list_sessions_of(
     tx: Tx, workspace: str, peer: str, filters: JsonMap | None, page: PageRequest, *, is_in_now: bool = False
 ) -> Paged:
-    """Sessions that the peer is or was in, the oldest first; none of a peer that is not there."""
+    """Return a page of the sessions that the peer is or was in, the oldest first; empty if the peer does not exist."""
     place = workspace_id_of(tx, workspace)
     member = find_peer(tx, place, peer)
     member_id = 0 if member is None else member.id
@@ -143,7 +147,7 @@ def list_sessions_of(
 
 
 def _fields_in(workspace_id: int) -> dict[str, Field]:
-    """The keys of a session's filter. `peer_id` is any of those who are in it now."""
+    """Return the filter keys of sessions. `peer_id` matches any current member."""
     inside = (
         select(memberships.c.session_id)
         .select_from(peers.join(memberships, memberships.c.peer_id == peers.c.id))

@@ -1,4 +1,4 @@
-"""Configuration as it holds for one message: message over session over workspace over the server's defaults."""
+"""Settings for one message: its configuration over the session's over the workspace's over the server's defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What is switched on, and how often summaries are made."""
+    """The switches of reasoning, and the intervals of summaries in messages."""
 
     reasoning: bool
     use_card: bool
@@ -23,7 +23,7 @@ class SessionSettings:
 
 
 def resolve(*layers: str | Mapping[str, Any]) -> SessionSettings:
-    """The settings that configurations, stored or just given, mean together, the widest first."""
+    """Return the settings of several configurations, stored or given, the widest first."""
     stored = tuple(layer for layer in layers if isinstance(layer, str))
     if len(stored) == sum(1 for layer in layers if layer):
         return _resolve_stored(stored)
@@ -34,7 +34,7 @@ def _resolve(layers: Sequence[str | Mapping[str, Any]]) -> SessionSettings:
     narrowest_first = [_modern(json.loads(layer) if isinstance(layer, str) else layer) for layer in reversed(layers)]
 
     def said(section: str, name: str) -> Any:
-        """What the narrowest layer says that says something; a null says nothing."""
+        """Return the value of the narrowest layer that has one; null counts as absent."""
         values = (_section(layer, section).get(name) for layer in narrowest_first)
         return next((value for value in values if value is not None), None)
 
@@ -57,7 +57,7 @@ _resolve_stored = lru_cache(maxsize=256)(_resolve)
 
 
 def _modern(layer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The layer with its older spellings of `reasoning.enabled`, which are still in people's configurations."""
+    """Return the layer with older spellings of `reasoning.enabled`, still used in stored configurations, converted."""
     reasoning = _section(layer, "reasoning")
     older = _section(layer, "deriver").get("enabled")
     skipped = False if layer.get("skip_deriver") is True else None

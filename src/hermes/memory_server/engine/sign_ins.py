@@ -1,8 +1,8 @@
-"""Requests to sign in, from the first request of a client until it has its tokens.
+"""Sign-in requests of OAuth clients, from the first request until the client has its tokens.
 
 open ── allowed ── spent        denied and expired requests give nothing
 
-Only the owner decides: with the admin key, or with a one-time code that is valid for one request alone.
+Only the owner decides: with the admin key, or with a one-time code that is valid for one request only.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import grants, sign_ins
 from hermes.memory_server.engine.grants import (
-    SECOND,
-    SOME,
+    MICROSECONDS_PER_SECOND,
+    ROWS_PER_CLEANUP,
     IssuedTokens,
     OAuthRefusal,
     TokenKey,
@@ -34,22 +34,23 @@ from hermes.memory_server.faults import TooMany
 from hermes.memory_server.ids import check_name, new_id
 
 LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
-"""Letters of codes that people type: none looks like another, and they spell no words."""
+"""Letters of codes that people type: none resembles another, and they spell no words."""
 CODE_CHARS = 8
-LIFE_SECONDS = 600
-CODE_SECONDS = 300
-"""How long the code in a redirect is good for, counted from consent; a person may have to paste it."""
-KEPT_SECONDS = 3600
-"""How long an expired request is kept, so that its device is told that it expired."""
+REQUEST_LIFETIME_SECONDS = 600
+CODE_LIFETIME_SECONDS = 300
+"""The lifetime of the code in a redirect, counted from consent; a person may have to paste it."""
+EXPIRED_KEPT_SECONDS = 3600
+"""How long an expired request is kept, so that its device gets `expired_token`."""
 INTERVAL_SECONDS, SLOW_DOWN_SECONDS, MAX_INTERVAL_SECONDS = 5, 5, 60
-GRACE = SECOND
-"""A poll that comes earlier by less than this counts as in time: networks jitter."""
+POLL_GRACE_MICROSECONDS = MICROSECONDS_PER_SECOND
+"""A poll that is early by less than this counts as on time, because of network jitter."""
 Decision = Literal["allowed", "denied"]
 
 
 class BrowserRequest(NamedTuple):
-    """What a client asks through the person's browser. `browser` tells this browser from others; `config_path` is the
-    file of settings that the page names."""
+    """A client's request through a person's browser. `browser` identifies this browser; `config_path` is the settings
+    file that the page names.
+    """
 
     client: str
     source: str
@@ -62,20 +63,20 @@ class BrowserRequest(NamedTuple):
 
 
 class DeviceCodes(NamedTuple):
-    """`device` is the client's secret; a person types `user` into the page."""
+    """The codes of a device request: `device` is the client's secret; a person types `user` into the page."""
 
     device: str
     user: str
 
 
 def label_of(sign_in: Record) -> str:
-    """Return four letters by which a person tells requests apart; they open nothing."""
+    """Return four letters by which a person distinguishes requests; they grant nothing."""
     digest = hashlib.sha256(sign_in.public_id.encode()).digest()
     return "".join(LETTERS[value % len(LETTERS)] for value in digest[:4])
 
 
 def begin_in_browser(tx: Tx, request: BrowserRequest, at: int) -> Record:
-    """Store a request, or return the one that this browser has open: a page may be loaded again."""
+    """Store a request, or return this browser's open one, because a page may be reloaded."""
     same = [sign_ins.c[name] == value for name, value in request._asdict().items() if name != "address"]
     query = select(sign_ins).where(*same, *_is_open(at), sign_ins.c.device_hash.is_(None))
     found = tx.execute(query.limit(1)).first()
@@ -92,25 +93,25 @@ def begin_on_device(tx: Tx, key: TokenKey, client: str, source: str, address: st
 
 
 def find_by_user_code(tx: Tx, key: TokenKey, user_code: str, at: int) -> Record | None:
-    """Return the open request of a device that showed this code, or None."""
+    """Return the open request of the device that showed this code, or None."""
     typed = key.hash(_plain(user_code))
     return tx.execute(select(sign_ins).where(sign_ins.c.user_code_hash == typed, *_is_open(at))).first()
 
 
 def find_sign_in(tx: Tx, public_id: str, at: int) -> Record | None:
-    """Return a request that has not expired, whatever was decided, or None."""
+    """Return a request that has not expired, whatever its decision, or None."""
     return tx.execute(
         select(sign_ins).where(sign_ins.c.public_id == public_id, sign_ins.c.expires_at > at)
     ).first()  # fmt: skip
 
 
 def list_open(tx: Tx, at: int) -> Sequence[Record]:
-    """Return requests that wait for a decision, the newest first."""
+    """Return requests without a decision, the newest first."""
     return tx.execute(select(sign_ins).where(*_is_open(at)).order_by(sign_ins.c.id.desc())).all()
 
 
 def new_approval(tx: Tx, sign_in: Record) -> str:
-    """Make the one-time code with which the owner allows this request; an earlier one is void."""
+    """Create the one-time code with which the owner allows this request; an earlier code becomes invalid."""
     code = _new_code()
     hashed = _hash_approval(tx, sign_in, code)
     tx.execute(update(sign_ins).where(sign_ins.c.id == sign_in.id).values(approval_hash=hashed))
@@ -124,24 +125,24 @@ def has_approval(tx: Tx, sign_in: Record, code: str) -> bool:
 
 
 def allow(tx: Tx, sign_in: Record, workspace: str, person: str, at: int) -> None:
-    """Give the request a grant for a workspace, which is made if it does not exist."""
+    """Give the request a grant for a workspace, which is created if missing."""
     check_name(workspace)
-    # A device polls on until its request expires; a browser has its code at once.
-    expires_at = sign_in.expires_at if sign_in.device_hash else at + CODE_SECONDS * SECOND
+    # A device keeps polling until its request expires; a browser gets its code at once.
+    expires_at = sign_in.expires_at if sign_in.device_hash else at + CODE_LIFETIME_SECONDS * MICROSECONDS_PER_SECOND
     if not _change(tx, sign_in, decision="allowed", approval_hash=None, expires_at=expires_at):
-        return  # somebody decided at the same moment
+        return  # decided concurrently
     row, _ = ensure_workspace(tx, workspace, at)
     grant_id = add_grant(tx, sign_in.client, sign_in.source, row.id, person, at)
     tx.execute(update(sign_ins).where(sign_ins.c.id == sign_in.id).values(grant_id=grant_id))
 
 
 def deny(tx: Tx, sign_in: Record) -> None:
-    """Refuse the request for good."""
+    """Deny the request for good."""
     _change(tx, sign_in, decision="denied", approval_hash=None)
 
 
 def code_of(key: TokenKey, sign_in: Record) -> str:
-    """Return the code that the browser carries back. It is computed, so that a second click finds the same one."""
+    """Return the code that the browser carries back. It is computed, so that a second click gives the same code."""
     return f"{sign_in.public_id}.{key.derive('', f'code:{sign_in.public_id}')}"
 
 
@@ -160,7 +161,7 @@ def exchange_code(
 
 
 def poll(tx: Tx, key: TokenKey, client: str, device_code: str, at: int) -> IssuedTokens | OAuthRefusal:
-    """Answer a device that asks whether the owner has decided."""
+    """Answer a device that polls for the owner's decision."""
     found = tx.execute(select(sign_ins).where(sign_ins.c.device_hash == key.hash(device_code))).first()
     if found is None or found.client != client:
         return OAuthRefusal("invalid_grant", "The device code is unknown")
@@ -175,7 +176,9 @@ def poll(tx: Tx, key: TokenKey, client: str, device_code: str, at: int) -> Issue
 
 def _slow_down(tx: Tx, sign_in: Record, at: int) -> OAuthRefusal:
     interval = sign_in.interval_seconds
-    is_early = sign_in.polled_at > 0 and at < sign_in.polled_at + interval * SECOND - GRACE
+    is_early = (
+        sign_in.polled_at > 0 and at < sign_in.polled_at + interval * MICROSECONDS_PER_SECOND - POLL_GRACE_MICROSECONDS
+    )
     if is_early:
         interval = min(interval + SLOW_DOWN_SECONDS, MAX_INTERVAL_SECONDS)
     _change(tx, sign_in, polled_at=at, interval_seconds=interval)
@@ -186,25 +189,31 @@ def _slow_down(tx: Tx, sign_in: Record, at: int) -> OAuthRefusal:
 
 def _spend(tx: Tx, key: TokenKey, sign_in: Record, at: int) -> IssuedTokens | OAuthRefusal:
     if sign_in.decision == "spent" or not _change(tx, sign_in, decision="spent"):
-        # Two programs had the same code, and nobody knows which one was meant.
+        # Two programs had the same code, and it is unknown which of them is genuine.
         end_grants(tx, grants.c.id == sign_in.grant_id)
         return OAuthRefusal("invalid_grant", "The code was used before; the sign-in was revoked, begin again")
     return issue_first(tx, key, sign_in.grant_id, at)
 
 
 def _add(tx: Tx, at: int, **given: object) -> Record:
-    # Some moments later nobody asks about an expired request any more.
-    old = select(sign_ins.c.id).where(sign_ins.c.expires_at < at - KEPT_SECONDS * SECOND).limit(SOME)
+    # No device polls an expired request for this long.
+    old = (
+        select(sign_ins.c.id)
+        .where(sign_ins.c.expires_at < at - EXPIRED_KEPT_SECONDS * MICROSECONDS_PER_SECOND)
+        .limit(ROWS_PER_CLEANUP)
+    )
     tx.execute(delete(sign_ins).where(sign_ins.c.id.in_(old)))
-    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.SIGN_INS:
-        raise TooMany(f"{limits.SIGN_INS} requests to sign in wait already; try again in some minutes")
+    if tx.execute(select(func.count()).select_from(sign_ins).where(*_is_open(at))).scalar_one() >= limits.MAX_SIGN_INS:
+        raise TooMany(f"{limits.MAX_SIGN_INS} sign-in requests are waiting already; try again in a few minutes")
     row = {"public_id": new_id(), "decision": "open", "polled_at": 0, "interval_seconds": INTERVAL_SECONDS}
-    added = insert(sign_ins).values(created_at=at, expires_at=at + LIFE_SECONDS * SECOND, **row, **given)
+    added = insert(sign_ins).values(
+        created_at=at, expires_at=at + REQUEST_LIFETIME_SECONDS * MICROSECONDS_PER_SECOND, **row, **given
+    )
     return tx.execute(added.returning(*sign_ins.c)).one()
 
 
 def _change(tx: Tx, sign_in: Record, **values: object) -> bool:
-    """Change a request unless it was decided since it was read; return whether it was changed."""
+    """Change a request unless it was decided since it was read. Return True if it was changed."""
     same = (sign_ins.c.id == sign_in.id, sign_ins.c.decision == sign_in.decision)
     return tx.execute(update(sign_ins).where(*same).values(**values)).rowcount == 1
 
@@ -219,7 +228,7 @@ def _new_code() -> str:
 
 
 def _plain(code: str) -> str:
-    """Return a typed code without hyphens and blanks, in capitals."""
+    """Return a typed code in capitals, without hyphens and spaces."""
     return "".join(code.upper().replace("-", "").split())
 
 

@@ -1,4 +1,4 @@
-"""What always holds of a person: names, lasting facts, standing wishes and instructions. Rules in five languages."""
+"""Kinds of standing statements: names, lasting facts, wishes and instructions. Rules in five languages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from hermes.memory_server.engine.sentence_kinds import SECRET, SENTENCES_KEPT
+from hermes.memory_server.engine.sentence_kinds import MAX_CACHED_SENTENCES, SECRET
 from hermes.memory_server.engine.sentences import is_secret
 from hermes.ranking.personal import GERMAN_NOUN, NO_NAME, ORDINARY
 
 MAX_STANDING_CHARS = 200
-"""Longer sentences tell a story: what always holds is said in few words."""
+"""The length of the longest standing statement; longer sentences usually tell a story."""
 SIGNED = re.compile(r"[\w-]{1,100}: ")
-"""The name of who said it, before a conclusion."""
+"""The name of the speaker before a conclusion."""
 PLEASE = r"(?:^|^[\w-]{1,100}: )(?:please|bitte|por favor|s['’]il (?:te|vous) pla[iî]t|请)?[\s,，]*"
 NAME = r"(?-i:[A-ZÀ-Þ][a-zß-ÿ]\w*)"
 NO_WORD = rf"(?!{NO_NAME.pattern}|{ORDINARY.pattern})"
@@ -110,17 +110,17 @@ RULES: Mapping[str, tuple[str, ...]] = {
         r"\bje préfère\b|\bmon (?:rêve|but|objectif) est\b|我的(?:梦想|目标|愿望)|我(?:更喜欢|宁愿|偏好)",
     ),
 }
-"""Patterns by kind, in the order of worth: a sentence is of the first kind that fits."""
+"""Patterns by kind, by priority: a sentence is of the first kind that matches."""
 
 
 def standing_kind(sentence: str) -> str | None:
-    """Return which lasting fact of a life, wish or instruction a sentence is, if it is one; SECRET for a secret."""
+    """Return the kind of a standing statement, SECRET for a secret, or None."""
     if len(sentence) <= MAX_STANDING_CHARS:
         return _standing_kind(sentence)
     return SECRET if is_secret(_unsigned(sentence)) else None
 
 
-@lru_cache(maxsize=SENTENCES_KEPT)  # the same ones are looked at again for cards
+@lru_cache(maxsize=MAX_CACHED_SENTENCES)  # cards ask about the same sentences again
 def _standing_kind(sentence: str) -> str | None:
     if is_secret(_unsigned(sentence)):  # a name before it may be a number
         return SECRET
@@ -128,12 +128,12 @@ def _standing_kind(sentence: str) -> str | None:
 
 
 def _is_of(kind: str, sentence: str) -> bool:
-    return any(_compiled(rule).search(sentence) for rule in RULES[kind])  # one by one is faster than all in one
+    return any(_compiled(rule).search(sentence) for rule in RULES[kind])  # one by one is faster than one joined pattern
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when it is first needed: together they take a moment."""
+    """Compile a pattern when it is first needed, because compiling all takes noticeable time."""
     return re.compile(pattern, re.IGNORECASE)
 
 

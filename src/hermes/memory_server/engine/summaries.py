@@ -1,7 +1,7 @@
-"""Summaries of a session. Each takes the one before it along, so that the beginning stays.
+"""Summaries of a session. Each contains the previous one, so that the beginning is kept.
 
-The floor is made of lines of what was said, and says so. When there is no room for all, the first and the newest stay,
-and of the others those whose words are the rarest.
+Without a model a summary is an extract, lines quoted from messages, and says so. If not all lines fit, the first and
+the newest are kept, and of the others those with the rarest words.
 """
 
 from __future__ import annotations
@@ -19,27 +19,28 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import messages, sessions, summaries
 from hermes.memory_server.engine.messages import read_range
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
-from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, telling
+from hermes.memory_server.engine.sentences import is_kept, is_statement, read_message, score_information
 from hermes.memory_server.tokens import count_tokens
 
 TYPES = {"short": "honcho_chat_summary_short", "long": "honcho_chat_summary_long"}
 MAX_TOKENS = {"short": 1000, "long": 4000}
-LINE_CHARS = 240
-MESSAGES_AT_ONCE = 2000
-"""More are not read for one summary: of a session that was never summarised, the first and the last of them are."""
-END_SHARE = 4
-"""The share of the room that is kept for the beginning, and again for the end."""
+MAX_LINE_CHARS = 240
+MAX_MESSAGES = 2000
+"""The number of messages that are read for one summary; of a session without a summary, the first and the last ones."""
+PARTS_PER_END = 4
+"""A part of the room, one in this many, is reserved for the beginning, and another for the end."""
 MIN_EXTRACT_TOKENS = 100
-"""An extract that is cut to less tells too little: its room is the messages'."""
-LINES_KEPT = 1024
-"""Most lines of an extract are weighed again for the next one: what they cost and whether they state something is kept
-of so many."""
-EXTRACTS_KEPT = 128
-"""An extract is read with every turn of its session and changes after many: so many are kept as they were cut."""
+"""An extract that must be cut to less is left out, and messages get its room."""
+MAX_CACHED_LINES = 1024
+"""The number of lines whose cost and classification are cached: most lines of an extract are weighed again for the
+next one.
+"""
+MAX_CACHED_EXTRACTS = 128
+"""The number of cut extracts that are cached: an extract is read in every turn of its session and rarely changes."""
 WHOLE = re.compile(r"(?:Extract|Summary) of messages 1 to \d+ \(")
-"""How a summary begins that holds the beginning. Those of earlier versions did not."""
+"""The first line of a summary that covers the beginning. Those of earlier versions did not."""
 BY_MODEL = "* "
-"""Begins a line that a model wrote; those by rule are quotes and begin with a dash."""
+"""The prefix of a line by a model; lines by rule are quotes with a dash."""
 WITHOUT_MODEL = "Extract"
 NEWEST = PreparedStatement(
     select(*summaries.c, messages.c.public_id)
@@ -49,7 +50,7 @@ NEWEST = PreparedStatement(
 
 
 def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
-    """The session's summaries by kind, each with the public id of the last message it covers."""
+    """Return the session's summaries by kind, each with the public id of the last message that it covers."""
     return {row.kind: row for row in NEWEST.rows(tx, session_id=session_id)}
 
 
@@ -63,12 +64,12 @@ class SessionSummary:
     seq: int
     token_count: int
     removals: int = 0
-    """How often messages had been taken out of the session when it was made."""
+    """The session's number of removals when the summary was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPlan:
-    """What a summary is made of: lines that are known, and the messages that are new."""
+    """The input of a summary: the lines of the previous one, and the new messages."""
 
     kind: str
     known: Sequence[str]
@@ -76,19 +77,20 @@ class SummaryPlan:
     removals: int
 
     def extract(self) -> SessionSummary:
-        """Return the summary by rule."""
+        """Return the summary made by rule."""
         return self.finish([line for line in map(write_line, self.rows) if line])
 
     def finish(self, new: Sequence[str]) -> SessionSummary:
-        """Return the summary of what is known and these lines, as far as there is room."""
+        """Return the summary of the known lines and these, as far as they fit."""
         last = self.rows[-1]
         content = write_lines([*self.known, *new], last.seq, MAX_TOKENS[self.kind])
         return SessionSummary(self.kind, content, last.id, last.seq, count_tokens(content), self.removals)
 
 
 def plan_summary(tx: Tx, session_id: int, kind: str, seq: int, *, has_model: bool = False) -> SummaryPlan | None:
-    """Plan a summary from the beginning to message number `seq`; None when there is nothing new. One that was made
-    without a model while a model was waited for is made again from the messages."""
+    """Plan a summary from the beginning to message number `seq`; None if nothing is new. An extract that stood in for
+    a model is made again from the messages.
+    """
     before = read_summaries(tx, session_id).get(kind)
     if before is not None and has_model and before.seq == seq and before.content.startswith(WITHOUT_MODEL):
         before = None
@@ -99,19 +101,19 @@ def plan_summary(tx: Tx, session_id: int, kind: str, seq: int, *, has_model: boo
 
 
 def count_removals(tx: Tx, session_id: int) -> int:
-    """How often messages were taken out of a session: a summary that was made before is not to be stored."""
+    """Return how often messages were removed from a session: a summary made before a removal must not be stored."""
     return int(tx.execute(select(sessions.c.removals).where(sessions.c.id == session_id)).scalar_one_or_none() or 0)
 
 
 def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:
-    if last - first < MESSAGES_AT_ONCE:
+    if last - first < MAX_MESSAGES:
         return read_range(tx, session_id, first, last)
-    half = MESSAGES_AT_ONCE // 2
+    half = MAX_MESSAGES // 2
     return [*read_range(tx, session_id, first, first + half - 1), *read_range(tx, session_id, last - half + 1, last)]
 
 
 def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> None:
-    """Keep it, unless there is one that covers more, or as much with a model."""
+    """Store a summary, unless there is one that covers more, or as much with a model."""
     values = {
         "session_id": session_id,
         "kind": made.kind,
@@ -126,7 +128,7 @@ def store_summary(tx: Tx, session_id: int, made: SessionSummary, at: int) -> Non
 
 
 def write_lines(lines: Sequence[str], seq: int, max_tokens: int) -> str:
-    """A summary of these lines, as far as there is room; its head says how it was made."""
+    """Return a summary of these lines, as far as they fit; its first line says how it was made."""
     head = f"{WITHOUT_MODEL} of messages 1 to {seq} (made without a model):"
     if any(line.startswith(BY_MODEL) for line in lines):
         head = f"Summary of messages 1 to {seq} (lines with * by a model, from what was said):"
@@ -134,13 +136,14 @@ def write_lines(lines: Sequence[str], seq: int, max_tokens: int) -> str:
 
 
 def cut_extract(content: str, max_tokens: int, said: str = "") -> str | None:
-    """Return the lines of an extract that tell most in so many tokens and that `said` does not hold, in their order;
-    None where there is too little room or none is left, and for a summary that is no extract."""
-    return _cut(content, max_tokens, said) if said else _cut_again(content, max_tokens)
+    """Return the most informative lines of an extract that fit into `max_tokens` and are not in `said`, in their
+    order. None if there is too little room, no line is left, or the summary is not an extract.
+    """
+    return _cut(content, max_tokens, said) if said else _cut_cached(content, max_tokens)
 
 
-@lru_cache(maxsize=EXTRACTS_KEPT)
-def _cut_again(content: str, max_tokens: int) -> str | None:
+@lru_cache(maxsize=MAX_CACHED_EXTRACTS)
+def _cut_cached(content: str, max_tokens: int) -> str | None:
     return _cut(content, max_tokens, "")
 
 
@@ -154,30 +157,31 @@ def _cut(content: str, max_tokens: int, said: str) -> str | None:
 
 
 def write_line(row: Record) -> str:
-    """What a message says in at most a line: its statements first, then what tells the most. Secrets, and what is not
-    to be remembered, are left out."""
+    """Return a message as at most one line: its statements first, then its most informative sentences. Secrets, and
+    sentences that are not to be remembered, are left out.
+    """
     read = {said.text: is_kept(said) for said in read_message(row.content) if said.kind not in MARKED_KINDS}
     sentences = [*read]
     if not sentences:
         return ""
-    best, *others = sorted(sentences, key=lambda said: (read[said], telling(said)), reverse=True)
-    chosen, room = {best}, LINE_CHARS - len(best)
+    best, *others = sorted(sentences, key=lambda said: (read[said], score_information(said)), reverse=True)
+    chosen, room = {best}, MAX_LINE_CHARS - len(best)
     for sentence in others:
         if sentence not in chosen and len(sentence) < room:
             chosen.add(sentence)
             room -= len(sentence) + 1
     text = " ".join(sentence for sentence in sentences if sentence in chosen)
-    return f"- {row.peer}: {text[:LINE_CHARS]}"
+    return f"- {row.peer}: {text[:MAX_LINE_CHARS]}"
 
 
 def _fit(lines: Sequence[str], room: int) -> list[str]:
-    """The lines that stay, in their order."""
+    """Return the lines that fit, in their order."""
     costs = [_cost(line) for line in lines]
     if sum(costs) <= room:
         return list(lines)
     kept: set[int] = set()
     for places in (range(len(lines)), range(len(lines) - 1, -1, -1)):
-        share = room // END_SHARE
+        share = room // PARTS_PER_END
         for place in places:
             share -= costs[place]
             if share < 0:
@@ -193,7 +197,7 @@ def _fit(lines: Sequence[str], room: int) -> list[str]:
 
 
 def _weigh(lines: Iterable[str]) -> list[float]:
-    """How much each line tells that the others do not; what people say of themselves counts twice."""
+    """Return how much each line says that the others do not; statements of people about themselves count twice."""
     words = [set(re.findall(r"\w+", line.casefold())) for line in lines]
     common = Counter(word for found in words for word in found)
     said = [_states(line) for line in lines]
@@ -203,11 +207,11 @@ def _weigh(lines: Iterable[str]) -> list[float]:
     ]
 
 
-@lru_cache(maxsize=LINES_KEPT)
+@lru_cache(maxsize=MAX_CACHED_LINES)
 def _cost(line: str) -> int:
     return count_tokens(line) + 1
 
 
-@lru_cache(maxsize=LINES_KEPT)
+@lru_cache(maxsize=MAX_CACHED_LINES)
 def _states(line: str) -> bool:
     return is_statement(line.partition(": ")[2])

@@ -1,6 +1,6 @@
-"""What is left of deleted text after its rows: words in the text index, outline files, and the database's log.
+"""Tidying after deletions: words in the text index, outline files, and the database's log may still hold deleted text.
 
-index, begun anew ── index, part by part ── log
+index, from the beginning ── index, part by part ── log
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ LOG = {"begin": False, "log": True}
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
-    """Messages were deleted: queue the tidying of all that may still hold something of them."""
+    """Queue the tidying of everything that may still hold text of deleted messages."""
     _queue(tx, BEGIN, at)
 
 
 def queue_log_tidying(tx: Tx, at: int) -> None:
-    """Rows were deleted that no index holds: queue the tidying of the log alone."""
+    """Queue the tidying of the log alone, after deleting rows that no index holds."""
     _queue(tx, LOG, at)
 
 
 def _queue(tx: Tx, payload: JsonMap, at: int) -> None:
-    # One that is under way does not know of the newest deletion.
+    # A running job may have missed the newest deletion.
     waiting = select(jobs.c.id).where(
         jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.state == "pending", jobs.c.payload == json.dumps(payload)
     )
@@ -40,7 +40,7 @@ def _queue(tx: Tx, payload: JsonMap, at: int) -> None:
 
 
 async def tidy_files(database: Database, payload: JsonMap) -> None:
-    """What a job tidies beside the tables."""
+    """Tidy the files beside the tables."""
     if payload.get("log", False):
         await database.empty_log()
     elif payload.get("begin", True):
@@ -49,9 +49,9 @@ async def tidy_files(database: Database, payload: JsonMap) -> None:
 
 
 def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:
-    """Tidy a part of the text index, and queue what follows."""
+    """Tidy a part of the text index, and queue the next step."""
     if payload.get("log", False):
         return
-    # Jobs of earlier versions say it in other words; to begin anew is never wrong.
+    # Jobs of earlier versions have another payload; beginning again is always safe.
     is_more = text_index(tx).tidy(tx, begin=payload.get("begin", True))
     add_job(tx, "tidy", TIDY, at, 0, GO_ON if is_more else LOG)

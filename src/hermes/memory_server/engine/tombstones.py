@@ -1,7 +1,7 @@
-"""What was deleted about a peer stays deleted: a hash of its letters is kept, never the words.
+"""Tombstones keep deleted conclusions about a peer from coming back: a hash of the letters is stored, never the words.
 
-The hash needs a key that is in a file of its own in the data folder, so that who has the database alone cannot try out
-sentences. What is said anew later than the deletion may be concluded again.
+The hash uses a key from a separate file in the data folder, so that the database alone does not let anybody test
+sentences. A statement made again after the deletion may be concluded again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ ANY = PreparedStatement(OF_PEER.limit(1))
 FIND = PreparedStatement(OF_PEER.where(tombstones.c.hash == func.keyed_hash(bindparam("letters"))))
 
 
-def bury(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
-    """Keep conclusions of a collection, which are being deleted, from coming back about the same peer."""
+def add_tombstones(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
+    """Store tombstones for conclusions that are being deleted, so that they are not derived again about the same
+    peer.
+    """
     owner = OBSERVED.first(tx, collection_id=collection_id)
     if owner is None:
         return
@@ -37,20 +39,20 @@ def bury(tx: Tx, collection_id: int, contents: Iterable[str], at: int) -> None:
         upsert(tx, tombstones, ("workspace_id", "observed_id", "hash"), {**row, "hash": _hash(tx, letters)})
 
 
-def buried_at(tx: Tx, collection_id: int, content: str) -> int | None:
-    """Return when a conclusion with these letters was deleted about the peer of a collection; None if it never was."""
+def find_tombstone_time(tx: Tx, collection_id: int, content: str) -> int | None:
+    """Return when a conclusion with these letters was deleted about the collection's peer; None if it never was."""
     owner = OBSERVED.first(tx, collection_id=collection_id)
     if owner is None:
         return None
     own = {"workspace_id": owner.workspace_id, "observed_id": owner.observed_id}
     if ANY.first(tx, **own) is None:
-        return None  # of nearly everyone nothing was deleted
+        return None  # most peers have no tombstones
     found = FIND.first(tx, letters=_letters(content), **own)
     return None if found is None else int(found.deleted_at)
 
 
 def give_tombstones(tx: Tx, workspace_id: int, from_id: int, into_id: int) -> None:
-    """Let what was deleted about one peer be deleted about another, too."""
+    """Copy the tombstones about one peer to another."""
     own = (tombstones.c.workspace_id == workspace_id, tombstones.c.observed_id == from_id)
     for row in tx.execute(select(tombstones).where(*own)).all():
         moved = {"workspace_id": workspace_id, "observed_id": into_id, "deleted_at": row.deleted_at}
@@ -58,7 +60,7 @@ def give_tombstones(tx: Tx, workspace_id: int, from_id: int, into_id: int) -> No
 
 
 def drop_tombstones(tx: Tx, workspace_id: int, observed_id: int) -> None:
-    """Forget what was deleted about a peer that is deleted itself."""
+    """Delete the tombstones about a peer that is deleted itself."""
     own = (tombstones.c.workspace_id == workspace_id, tombstones.c.observed_id == observed_id)
     tx.execute(delete(tombstones).where(*own))
 
@@ -68,5 +70,5 @@ def _hash(tx: Tx, letters: str) -> str:
 
 
 def _letters(content: str) -> str:
-    """Return what is said without who says it, capitals and punctuation."""
+    """Return the text without its speaker, capitals and punctuation."""
     return NO_LETTERS.sub(" ", split_speaker(content)[1].casefold()).strip()

@@ -1,8 +1,8 @@
 """Truth over time: which conclusions a later one changed or contradicts. Nothing is overwritten.
 
-A pair is found when a conclusion is stored, by what both claim (`hermes.ranking.claims`), within one collection. The
-table `supersessions` has the pairs; `superseded_by` and `valid_until` of the older conclusion follow it, in the same
-transaction.
+A pair is found when a conclusion is stored, by the claims of both (`hermes.ranking.claims`), within one collection.
+The table `supersessions` has the pairs; `superseded_by` and `valid_until` of the older conclusion are updated in the
+same transaction.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from hermes.ranking.claims import (
 from hermes.ranking.relative_times import resolve
 
 LIVE = and_(conclusions.c.deleted_at.is_(None), conclusions.c.retired_at.is_(None))
-"""SQL condition: a conclusion is shown. One that was superseded is: it held once."""
-COMPARED = 200
-"""How many of the newest claims of an attribute, and of the newest statements with a value, are compared."""
-PAIRS_SHOWN = 100
-CORRECTED, CORRECTED_MICROSECONDS = 10, 3600 * 1_000_000
-"""A correction is about one of so many statements before it, within an hour."""
+"""SQL condition: a conclusion is visible. Superseded ones are: they were true once."""
+MAX_COMPARED_ROWS = 200
+"""The number of newest claims of an attribute, and of newest statements with a value, that are compared."""
+MAX_SHOWN_PAIRS = 100
+MAX_CORRECTED_STATEMENTS, CORRECTED_MICROSECONDS = 10, 3600 * 1_000_000
+"""A correction refers to one of this many preceding statements, within an hour."""
 CORRECTION = "correction"
 VALUE = "value"
-"""Why a pair was found that no attribute has: a number, time or date was changed."""
+"""The reason of a pair without an attribute: a number, time or date was changed."""
 COLUMNS = tuple(
     conclusions.c[name]
     for name in ("id", "collection_id", "content", "digest", "level", "created_at", "happened_at", "superseded_by")
@@ -53,14 +53,14 @@ OF_ATTRIBUTE = PreparedStatement(
     .join_from(claims, conclusions, conclusions.c.id == claims.c.conclusion_id)
     .where(claims.c.collection_id == bindparam("collection_id"), claims.c.attribute == bindparam("attribute"), LIVE)
     .order_by(claims.c.conclusion_id.desc())
-    .limit(COMPARED)
+    .limit(MAX_COMPARED_ROWS)
 )
 NEWEST = PreparedStatement(
     select(*COLUMNS)
     .where(conclusions.c.collection_id == bindparam("collection_id"), LIVE, conclusions.c.level == "explicit")
     .where(conclusions.c.superseded_by.is_(None))
     .order_by(conclusions.c.id.desc())
-    .limit(COMPARED)
+    .limit(MAX_COMPARED_ROWS)
 )
 KEEP_CLAIM = PreparedStatement(inserting_new(claims, *claims.c.keys()))
 KEEP_PAIR = PreparedStatement(
@@ -86,13 +86,13 @@ UNDONE = PreparedStatement(
 
 
 def happened_at(content: str, said_at: int) -> int | None:
-    """Return the first day that a statement names relative to the one on which it was said; None if it names none."""
+    """Return the first day that a statement names relative to its own day, or None."""
     found = resolve(split_speaker(content)[1], times.to_day(said_at))
     return times.from_day(found[0].first) if found else None
 
 
 def settle(tx: Tx, conclusion_id: int, at: int) -> None:
-    """Keep what a conclusion claims, and find the pairs that it is a side of."""
+    """Store a conclusion's claims, and find the pairs that it belongs to."""
     row = ROW.first(tx, id=conclusion_id)
     if row is None or row.level != "explicit":
         return
@@ -129,7 +129,7 @@ def _related(tx: Tx, row: Record, own: Sequence[AttributeClaim]) -> Iterator[tup
 
 
 def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Record, str, str]]:
-    """Yield earlier statements of which this one changes a value, or the last one before it that it corrects."""
+    """Yield earlier statements with a value that this one changes, or else the last earlier one that it corrects."""
     before = [
         other
         for other in NEWEST.rows(tx, collection_id=row.collection_id)
@@ -140,7 +140,11 @@ def _changed_before(tx: Tx, row: Record, seen: Set[int]) -> Iterator[tuple[Recor
     if changed:
         yield from ((other, "change", VALUE) for other in changed)
         return
-    soon = [other for other in before[:CORRECTED] if row.created_at - other.created_at <= CORRECTED_MICROSECONDS]
+    soon = [
+        other
+        for other in before[:MAX_CORRECTED_STATEMENTS]
+        if row.created_at - other.created_at <= CORRECTED_MICROSECONDS
+    ]
     corrected = next((other for other in soon if corrects(other.content, row.content)), None)
     if corrected is not None and len(seen) == 1:
         yield corrected, "change", CORRECTION
@@ -161,12 +165,12 @@ def _order(row: Record) -> tuple[int, int]:
 
 
 def valid_from(row: Record) -> int:
-    """Return since when a conclusion holds."""
+    """Return the time from which a conclusion is valid."""
     return int(row.created_at if row.happened_at is None else row.happened_at)
 
 
 def supersede(tx: Tx, older: Record, newer: Record, kind: str, why: str, at: int) -> None:
-    """Note a pair, unless a person undid it for these two texts. A change ends the older one."""
+    """Store a pair, unless a person undid it for these two texts. A change ends the older conclusion."""
     same = {"older_digest": older.digest, "newer_digest": newer.digest, "collection_id": older.collection_id}
     if UNDONE.first(tx, **same) is not None:
         return
@@ -177,7 +181,7 @@ def supersede(tx: Tx, older: Record, newer: Record, kind: str, why: str, at: int
 
 
 def import_pair(tx: Tx, workspace_id: int, newer_id: int, given: JsonMap) -> None:
-    """Note a pair of an export, with the older conclusion by its public id, as it was there."""
+    """Store a pair of an export, given the older conclusion's public id."""
     known = (conclusions.c.public_id == given["id"], conclusions.c.workspace_id == workspace_id)
     older, newer = tx.execute(select(*COLUMNS).where(*known)).first(), ROW.first(tx, id=newer_id)
     if older is None or newer is None or older.collection_id != newer.collection_id:
@@ -186,12 +190,13 @@ def import_pair(tx: Tx, workspace_id: int, newer_id: int, given: JsonMap) -> Non
     if given["undone_at"] is not None:
         own = (supersessions.c.older_id == older.id, supersessions.c.newer_id == newer.id)
         tx.execute(update(supersessions).where(*own).values(undone_at=given["undone_at"]))
-        _hold_again(tx, [older.id])
+        _reinstate(tx, [older.id])
 
 
 def release(tx: Tx, ids: Sequence[int], at: int) -> None:
-    """Let go of the pairs and claims of conclusions that are gone or hidden: what they superseded holds again, or is
-    superseded by another."""
+    """Delete the pairs and claims of conclusions that are deleted or hidden. Conclusions that they superseded become
+    current again, or are superseded by others.
+    """
     freed: list[int] = []
     for part in in_parts(ids):
         ended = (conclusions.c.superseded_by.in_(part), conclusions.c.id.not_in(part))
@@ -199,19 +204,19 @@ def release(tx: Tx, ids: Sequence[int], at: int) -> None:
         tx.execute(delete(claims).where(claims.c.conclusion_id.in_(part)))
         sides = or_(supersessions.c.older_id.in_(part), supersessions.c.newer_id.in_(part))
         tx.execute(delete(supersessions).where(sides))
-    _hold_again(tx, freed)
+    _reinstate(tx, freed)
     for conclusion_id in freed:
         settle(tx, conclusion_id, at)
 
 
-def _hold_again(tx: Tx, ids: Sequence[int]) -> None:
+def _reinstate(tx: Tx, ids: Sequence[int]) -> None:
     for part in in_parts(ids):
         free = {"superseded_by": None, "valid_until": None}
         tx.execute(update(conclusions).where(conclusions.c.id.in_(part)).values(free))
 
 
 def undo_supersession(tx: Tx, workspace_id: int, public_id: str, at: int) -> Record:
-    """Let both sides of a pair hold, for good. Undoing twice is fine."""
+    """Undo a pair for good, so that both sides are current. Undoing twice is allowed."""
     found = get_pair(tx, workspace_id, public_id)
     if found.undone_at is not None:
         return found
@@ -220,7 +225,7 @@ def undo_supersession(tx: Tx, workspace_id: int, public_id: str, at: int) -> Rec
     pairs = tx.execute(same, {"collection_id": found.collection_id, **texts}).all()
     tx.execute(update(supersessions).where(supersessions.c.id.in_([row.id for row in pairs])).values(undone_at=at))
     freed = [row.older_id for row in pairs]
-    _hold_again(tx, freed)
+    _reinstate(tx, freed)
     for conclusion_id in freed:
         settle(tx, conclusion_id, at)
     return get_pair(tx, workspace_id, public_id)
@@ -241,18 +246,18 @@ CONTRADICTING = PreparedForList(_select_contradicting, at_once=50)
 
 
 def contradictions(tx: Tx, ids: Sequence[int]) -> dict[int, list[int]]:
-    """Return, for those of the conclusions that there are some for, which others say otherwise and hold as well."""
+    """Return, by conclusion id, the other current conclusions that contradict it."""
     found: dict[int, list[int]] = {}
     for row in sorted(CONTRADICTING.rows(tx, ids), key=lambda row: row.id):
         found.setdefault(row.own, []).append(row.other)
     return found
 
 
-SUCCESSORS_AT_ONCE = 50
+MAX_CHANGED_MESSAGES = 50
 """As many as a turn asks evidence for."""
 OF_OLDER, OF_NEWER = conclusion_messages.alias("of_older"), conclusion_messages.alias("of_newer")
 NEWER_VECTOR = message_vectors.alias("newer_vector")
-MESSAGE_KEYS = [f"id{number}" for number in range(SUCCESSORS_AT_ONCE)]
+MESSAGE_KEYS = [f"id{number}" for number in range(MAX_CHANGED_MESSAGES)]
 CHANGED_MESSAGES = PreparedStatement(
     select(
         OF_OLDER.c.message_id.label("older"),
@@ -280,12 +285,13 @@ CHANGED_MESSAGES = PreparedStatement(
 
 
 def find_changes(tx: Tx, ids: Sequence[int]) -> list[Record]:
-    """Return each statement of the first messages that was changed later and the statement that changed it, both with
-    their messages, the newest of those last."""
-    some = list(ids[:SUCCESSORS_AT_ONCE])
+    """Return the statements of the first messages that were changed later, each with its message, and the statement
+    and message that changed it, the newest of those last.
+    """
+    some = list(ids[:MAX_CHANGED_MESSAGES])
     if not some:
         return []
-    given = dict(zip(MESSAGE_KEYS, some + some[-1:] * (SUCCESSORS_AT_ONCE - len(some)), strict=True))
+    given = dict(zip(MESSAGE_KEYS, some + some[-1:] * (MAX_CHANGED_MESSAGES - len(some)), strict=True))
     return [row for row in CHANGED_MESSAGES.rows(tx, **given) if row.older != row.newer]
 
 
@@ -300,7 +306,7 @@ SHOWN = select(
 
 
 def get_pair(tx: Tx, workspace_id: int, public_id: str) -> Record:
-    """Return one pair; refused when there is none."""
+    """Return one pair. Raise Missing if it does not exist."""
     own = (supersessions.c.public_id == public_id, OLDER.c.workspace_id == workspace_id)
     found = tx.execute(SHOWN.where(*own)).first()
     if found is None:
@@ -309,6 +315,6 @@ def get_pair(tx: Tx, workspace_id: int, public_id: str) -> Record:
 
 
 def list_pairs(tx: Tx, conclusion_id: int) -> Sequence[Record]:
-    """Return the pairs that a conclusion is a side of, the oldest first; those that were undone too."""
+    """Return a conclusion's pairs, undone ones included, the oldest first."""
     sides = or_(supersessions.c.older_id == conclusion_id, supersessions.c.newer_id == conclusion_id)
-    return tx.execute(SHOWN.where(sides).order_by(supersessions.c.id).limit(PAIRS_SHOWN)).all()
+    return tx.execute(SHOWN.where(sides).order_by(supersessions.c.id).limit(MAX_SHOWN_PAIRS)).all()

@@ -1,4 +1,4 @@
-"""What numbers and codes of a sentence look like: an amount, a date, a card, a key, the turns of a lock. Pure."""
+"""Shapes of numbers and codes in a sentence: an amount, a date, a card, a key, a lock combination. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ SHAPES = re.compile(
     r"|(?P<sized>\b\d{1,4}-?[a-z]{1,6}\b)"
     r"|(?P<code>[A-Za-z0-9!#$%&*_+=/.@-]+)"
 )
-"""What looks like a value, the most special first."""
+"""The patterns of values, the most specific first."""
 NAMES_IN_CODE = re.compile(r"[A-Za-z]{2,40}\d{0,2}(?:[./][A-Za-z]{1,40}\d{0,2}){1,20}[./]?")
-"""Words between dots or strokes, such as a path or a class in a module: no key."""
+"""Words between dots or slashes, such as a path or a class in a module; not a key."""
 STANDARD = re.compile(
     r"(?:html|css|es|utf-?|sha-?|md|mp|ipv|oauth|http|argon|sql\w{0,10}|win|covid-?|gpt-?|python|sdk|rfc-?|iso-?|ps)\d{1,5}"
     r"|[2-6]g|\w{1,20}=(?:true|false|none|null)",
     re.IGNORECASE,
 )
-"""Names of formats, of networks and the like."""
+"""Names of formats, networks and the like."""
 IDENTIFIER = re.compile(r"[A-Za-z]{1,40}(?:[_=+.]{1,2}[A-Za-z]{1,40}){1,9}|[A-Za-z]{1,2}_\d")
 VERSION = re.compile(
     r"v?\d{1,4}(?:\.\d{1,4})+|\d{1,5}[x/]\d{1,5}[a-z]{0,2}|v\d{1,4}|\$\d[\d.,]{0,15}(?:/[a-z]{1,15})?|\d[\d.]{0,9}(?:[KMGT]i?B|ms|px|fps)"
@@ -48,16 +48,16 @@ CODE_SHAPES = (
 )
 SIZED_SHAPES = (*(f"number {size}" for size in range(3, 10)), *(f"letters and {size} digits" for size in range(1, 5)))
 VALUES = frozenset((*CODE_SHAPES, *SIZED_SHAPES))
-"""Shapes that a code may have."""
+"""The shapes that a code may have."""
 
 
 def holds_value(sentence: str) -> bool:
-    """Return whether a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
+    """Return True if a sentence holds something like a code: many digits, or letters mixed with digits or signs."""
     return not VALUES.isdisjoint(find_shapes(sentence))
 
 
 def find_shapes(sentence: str) -> set[str]:
-    """Return the shapes of the numbers and codes of a sentence."""
+    """Return the shapes of the numbers and codes in a sentence."""
     found = {
         _shape_of_code(part[0].strip(".!?/-*_")) if (name := part.lastgroup) in ("code", "key") else name or ""
         for part in SHAPES.finditer(sentence)

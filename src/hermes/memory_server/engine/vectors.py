@@ -1,7 +1,7 @@
-"""The vectors of conclusions in memory, one matrix per collection, filled from the tables as far as they have grown.
+"""In-memory vectors of conclusions, one matrix per collection, updated from the tables as these grow.
 
-The tables are the truth: rows that other processes wrote are picked up by their ids, and when vectors disappeared
-(the generation changed) a matrix is read again. Throwing one away costs time and nothing else.
+The tables are the source of truth: rows that other processes wrote are added by id, and a matrix is read again when
+rows disappeared (the generation changed). A matrix can be discarded and rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from hermes.memory_server.engine.near_vectors import IS_READ, is_indexed, is_lar
 from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.truth import LIVE
 
-ROWS_KEPT = 1_500_000
-"""How many vectors stay in memory over all matrices; the ones used longest ago go first."""
-SMALLEST = 16
-"""A matrix makes room for at least so many rows, and counts as so many more: an empty one takes memory too."""
-BATCH = 1000
-"""How many vectors are read from the tables at a time, so that reading takes little memory."""
-BLOCK = 512
-"""How many rows are widened and multiplied at a time: few enough to stay in the processor's cache."""
+MAX_ROWS_KEPT = 1_500_000
+"""The number of vectors in memory over all matrices; those used longest ago are dropped first."""
+MIN_MATRIX_ROWS = 16
+"""The smallest capacity of a matrix, also added to its size, because an empty one takes memory too."""
+VECTOR_BATCH_ROWS = 1000
+"""The number of vectors read from the tables at a time, so that reading takes little memory."""
+BLOCK_ROWS = 512
+"""The number of rows converted and multiplied at a time, which fit the processor's cache."""
 VectorHit = tuple[int, float]
-"""The id of a row and how close it is, 1.0 being the same direction."""
+"""A row id and its closeness; 1.0 is the same direction."""
 NEWER = PreparedStatement(
     select(
         *(conclusions.c[name] for name in ("id", "session_id", "vector")),
@@ -45,24 +45,24 @@ NEWER = PreparedStatement(
     .where(conclusions.c.collection_id == bindparam("collection_id"), conclusions.c.id > bindparam("last"))
     .where(LIVE)
     .order_by(conclusions.c.id)
-    .limit(BATCH)
+    .limit(VECTOR_BATCH_ROWS)
 )
 GENERATION = PreparedStatement(select(collections.c.generation).where(collections.c.id == bindparam("collection_id")))
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRows:
-    """The rows of a matrix at one moment. More may be added behind them; these stay as they are."""
+    """A snapshot of a matrix's rows. Rows added later do not change it."""
 
     ids: NDArray[np.int64]
     sessions: NDArray[np.int64]
     vectors: NDArray[np.int8]
     scales: NDArray[np.float32]
     read: NDArray[np.bool_]
-    """Whether each was read from a message."""
+    """True for conclusions that come from a message."""
 
     def nearest(self, vector: Vector, limit: int) -> list[VectorHit]:
-        """The closest rows, the best first; of equals the newest."""
+        """Return the closest rows, the best first; among equals the newest."""
         scores = self.multiply(vector)
         some = np.arange(len(scores))
         if 2 * limit < len(scores):
@@ -71,13 +71,13 @@ class MatrixRows:
         return list(zip(self.ids[best].tolist(), scores[best].tolist(), strict=True))
 
     def multiply(self, vector: Vector) -> Vector:
-        """How close each row is."""
+        """Return the closeness of each row."""
         scores = np.empty(len(self.ids), dtype=np.float32)
-        wide = np.empty((BLOCK, self.vectors.shape[1]), dtype=np.float32)
-        for start in range(0, len(scores), BLOCK):
-            narrow = self.vectors[start : start + BLOCK]
+        wide = np.empty((BLOCK_ROWS, self.vectors.shape[1]), dtype=np.float32)
+        for start in range(0, len(scores), BLOCK_ROWS):
+            narrow = self.vectors[start : start + BLOCK_ROWS]
             np.copyto(wide[: len(narrow)], narrow)
-            np.matmul(wide[: len(narrow)], vector, out=scores[start : start + BLOCK])
+            np.matmul(wide[: len(narrow)], vector, out=scores[start : start + BLOCK_ROWS])
         scores *= self.scales
         return scores
 
@@ -86,7 +86,7 @@ class MatrixRows:
 
 
 class Matrix:
-    """The vectors of one collection, a row each, as whole numbers of eight bits with a scale."""
+    """The vectors of one collection, one row each, as 8-bit integers with a scale."""
 
     def __init__(self, dimension: int) -> None:
         self.guard = threading.Lock()
@@ -94,16 +94,16 @@ class Matrix:
         self.clear(-1)
 
     def clear(self, generation: int) -> None:
-        """Forget all rows. A `MatrixRows` that was taken before stays as it is."""
+        """Remove all rows. An earlier `MatrixRows` does not change."""
         self.generation = generation
         self.last_id = self.count = 0
         self._kept = _empty(self._dimension, 0)
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Append rows of (id, session, vector, whether it was read from a message), which are newer than all before."""
+        """Append rows of (id, session, vector, is_read), newer than all present ones."""
         end = self.count + len(rows)
         if end > len(self._kept.ids):
-            self._kept = _grown(self._kept, max(SMALLEST, end + end // 4))
+            self._kept = _grown(self._kept, max(MIN_MATRIX_ROWS, end + end // 4))
         kept, new = self._kept, slice(self.count, end)
         kept.ids[new] = [row[0] for row in rows]
         kept.sessions[new] = [row[1] or 0 for row in rows]
@@ -117,7 +117,7 @@ class Matrix:
         self.last_id = int(rows[-1][0])
 
     def rows(self) -> MatrixRows:
-        """What it holds now."""
+        """Return a snapshot of the current rows."""
         return self._kept.take(slice(self.count))
 
 
@@ -135,9 +135,9 @@ def _grown(rows: MatrixRows, room: int) -> MatrixRows:
 
 
 class VectorIndex:
-    """The matrices of one process. Safe to use from several threads."""
+    """The matrices of one process. Thread-safe."""
 
-    def __init__(self, dimension: int, rows_kept: int = ROWS_KEPT, *, folder: Path | None = None) -> None:
+    def __init__(self, dimension: int, rows_kept: int = MAX_ROWS_KEPT, *, folder: Path | None = None) -> None:
         self.outlines = Outlines(dimension, folder=folder)
         self._guard = threading.Lock()
         self._dimension = dimension
@@ -154,8 +154,9 @@ class VectorIndex:
         sessions: Collection[int] | None = None,
         read: bool = True,
     ) -> list[VectorHit]:
-        """The closest conclusions of a collection, or of some sessions in it. `read`: also what was read from
-        messages."""
+        """Return the closest conclusions of a collection, or of some sessions in it. Without `read`, conclusions that
+        come from messages are left out.
+        """
         scope = VectorScope("conclusions", collection_id)
         if collection_id not in self._matrices and is_indexed(tx, scope):
             matrix = Matrix(self._dimension)
@@ -180,16 +181,16 @@ class VectorIndex:
             if known is not None:
                 self._matrices.move_to_end(collection_id)
                 return known
-            while self._matrices and sum(SMALLEST + m.count for m in self._matrices.values()) > self._rows_kept:
+            while self._matrices and sum(MIN_MATRIX_ROWS + m.count for m in self._matrices.values()) > self._rows_kept:
                 self._matrices.popitem(last=False)
             return self._matrices.setdefault(collection_id, Matrix(self._dimension))
 
 
 def _follow(tx: Tx, matrix: Matrix, collection_id: int) -> None:
-    """Read what the tables have beyond the matrix, or everything again when something disappeared."""
+    """Read the rows that are newer than the matrix, or all rows again if some disappeared."""
     [(generation,)] = GENERATION.rows(tx, collection_id=collection_id)
     if generation < matrix.generation:
-        return  # an older snapshot still has what left: it takes what there is, and adds nothing
+        return  # an older snapshot still sees dropped rows: it uses the matrix and adds nothing
     if matrix.generation < generation:
         matrix.clear(generation)
     while rows := NEWER.rows(tx, collection_id=collection_id, last=matrix.last_id):

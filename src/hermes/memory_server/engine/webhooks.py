@@ -1,4 +1,4 @@
-"""Webhooks: where a workspace wants to be told of events."""
+"""Webhooks: the endpoints to which a workspace's events are posted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ ANY = PreparedStatement(select(webhooks.c.id).where(webhooks.c.workspace_id == b
 
 
 def check_url(url: str) -> str:
-    """Refuse what is not a public HTTP address. What a name leads to is looked at when something is sent there."""
+    """Return the URL if it may be public. Raise ValueError otherwise. What a name resolves to is checked at each
+    delivery.
+    """
     if len(url) > limits.URL_CHARS:
         raise ValueError(f"URL exceeds maximum of {limits.URL_CHARS} characters")
     try:
@@ -49,21 +51,21 @@ def check_url(url: str) -> str:
 
 
 def ensure_webhook(tx: Tx, workspace: str, url: str, at: int) -> tuple[Record, bool]:
-    """The endpoint, and whether it was made now; refused where there is no workspace."""
+    """Return the endpoint, and whether it was created. Raise Missing if the workspace does not exist."""
     place = lock_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id, webhooks.c.url == url)
     found = tx.execute(query).first()
     if found is not None:
         return found, False
     held = select(func.count()).select_from(webhooks).where(webhooks.c.workspace_id == place.id)
-    if tx.execute(held).scalar_one() >= limits.WEBHOOKS:
-        raise Conflict(f"A workspace can have at most {limits.WEBHOOKS} webhook endpoints")
+    if tx.execute(held).scalar_one() >= limits.MAX_WEBHOOKS:
+        raise Conflict(f"A workspace can have at most {limits.MAX_WEBHOOKS} webhook endpoints")
     tx.execute(insert(webhooks).values(public_id=new_id(), workspace_id=place.id, url=url, created_at=at))
     return tx.execute(query).one(), True
 
 
 def list_webhooks(tx: Tx, workspace: str, page: PageRequest) -> Paged:
-    """The endpoints of a workspace, the oldest first."""
+    """Return a page of a workspace's endpoints, the oldest first."""
     place = get_workspace(tx, workspace)
     query = select(*COLUMNS).select_from(WEBHOOKS).where(webhooks.c.workspace_id == place.id)
     return fetch_page(tx, query, (webhooks.c.id,), page)
@@ -86,10 +88,10 @@ def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> N
 
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:
-    """Tell that nothing waits any more, once the last tracked job is done."""
+    """Queue the event `queue.empty` once the last tracked job is done."""
     if ANY.first(tx, workspace_id=workspace_id) is None:
         return
-    # Of two that end at the same moment, the second waits here and sees the first.
+    # Of two jobs that end at the same time, the second waits here and sees the first.
     owner = select(workspaces.c.name).where(workspaces.c.id == workspace_id).with_for_update(key_share=True)
     name = tx.execute(owner).scalar_one_or_none()
     if name is not None and WAITING.first(tx, workspace_id=workspace_id) is None:

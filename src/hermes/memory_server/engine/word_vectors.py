@@ -1,4 +1,4 @@
-"""The embedder that ships with us: the mean of static token vectors. No download, a fraction of a millisecond."""
+"""The built-in embedder: the mean of static token vectors. No download, a fraction of a millisecond per text."""
 
 from __future__ import annotations
 
@@ -14,45 +14,50 @@ import numpy as np
 from hermes.memory_server.embedder import SHIPPED, Space, Vector, in_parts
 from hermes.memory_server.threads import compute
 
-WORDS_KEPT = 8000
-WORD_CHARS = 40
-"""Words come again: the vectors of the last ones are kept, of words up to this length."""
-LONG = 4000
-"""From so many characters on, and for the first text, it is done in a thread; so much at a time, so that others have
-their turn in between."""
-PART_CHARS = 1000
-"""How much of a word without end is turned into tokens at once: each takes a few hundred times its size."""
+MAX_WORDS_KEPT = 8000
+MAX_WORD_CHARS = 40
+"""The vectors of the most recent words up to this length are cached, because words repeat."""
+MAX_INLINE_CHARS = 4000
+"""From this length on, and for the first text, embedding runs in a thread, in parts of this length, so that other
+tasks can run in between.
+"""
+MAX_PART_CHARS = 1000
+"""The number of characters of a very long word that are tokenized at once: tokenizing takes a few hundred times that
+memory.
+"""
 WEIGHTS = "weights/l2_supercat_256.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 
 class WordVectors:
-    """Each text is the sum of its words. Nothing is loaded before the first text."""
+    """An embedder that adds the vectors of a text's words. Nothing is loaded before the first text."""
 
     space: Space = SHIPPED
 
     def __init__(self) -> None:
-        self._kept = lru_cache(WORDS_KEPT)(_sum_tokens)
+        self._kept = lru_cache(MAX_WORDS_KEPT)(_sum_tokens)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """The direction of each text."""
-        if _model.cache_info().currsize and sum(map(len, texts)) < LONG:
+        """Return the direction of each text."""
+        if _model.cache_info().currsize and sum(map(len, texts)) < MAX_INLINE_CHARS:
             return [self.direction(text) for text in texts]
-        return [vector for part in in_parts(texts, LONG) for vector in await compute(self._directions, part)]
+        return [
+            vector for part in in_parts(texts, MAX_INLINE_CHARS) for vector in await compute(self._directions, part)
+        ]
 
     def _directions(self, texts: Sequence[str]) -> list[Vector]:
         return [self.direction(text) for text in texts]
 
     def direction(self, text: str) -> Vector:
-        """The text's direction, of length 1; all zeros for a text without words."""
+        """Return the text's direction, of length 1; all zeros for a text without words."""
         kept = self._kept
         total = np.zeros(SHIPPED.dimension, dtype=np.float32)
         for word in text.split(" "):
-            if len(word) <= WORD_CHARS:
+            if len(word) <= MAX_WORD_CHARS:
                 total += kept(word)
             else:
-                for start in range(0, len(word), PART_CHARS):
-                    total += _sum_tokens(word[start : start + PART_CHARS])
+                for start in range(0, len(word), MAX_PART_CHARS):
+                    total += _sum_tokens(word[start : start + MAX_PART_CHARS])
         length = float(total @ total) ** 0.5
         return total / length if length else total
 
@@ -61,7 +66,7 @@ _guard = threading.Lock()
 
 
 def _sum_tokens(word: str) -> Vector:
-    with _guard:  # one model, however many texts come first
+    with _guard:  # loads the model once
         return _model().sum_tokens(word)
 
 
@@ -74,7 +79,7 @@ def _model() -> _Model:
 
 
 class _Model:
-    """Token vectors in their file, of which the system keeps in memory what is used."""
+    """Token vectors, memory-mapped from their file."""
 
     def __init__(self, folder: Path) -> None:
         from tokenizers import Tokenizer  # needed with the first text, not at start
@@ -85,12 +90,12 @@ class _Model:
             size = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(size))["embedding.weight"]
         if header["dtype"] != "F16" or header["shape"][1] != SHIPPED.dimension:
-            raise RuntimeError(f"{folder / WEIGHTS} does not hold the vectors that we know: {header}")
+            raise RuntimeError(f"{folder / WEIGHTS} has vectors of an unknown format: {header}")
         start = 8 + size + int(header["data_offsets"][0])
         self._rows = np.asarray(np.memmap(folder / WEIGHTS, np.float16, "r", start, tuple(header["shape"])))
 
     def sum_tokens(self, word: str) -> Vector:
-        """The sum of a word's token vectors: its direction is all that counts."""
+        """Return the sum of a word's token vectors; only its direction matters."""
         tokens = self._tokenizer.encode(word, add_special_tokens=False).ids
         total: Vector = self._rows[tokens].sum(axis=0, dtype=np.float32)
         return total

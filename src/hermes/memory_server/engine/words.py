@@ -1,4 +1,4 @@
-"""Finding messages by their words. What a search costs hardly depends on how many messages there are."""
+"""Word search of messages. Its cost hardly depends on the number of messages."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ from hermes.memory_server.engine.asking import SearchWords
 from hermes.memory_server.engine.messages import MESSAGES
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.postings import HOLDERS, WHOLE
+from hermes.memory_server.engine.postings import MAX_COMPLETE_ROWS, MAX_NEWEST_ROWS
 from hermes.ranking.scoring import Flags
 
-ENOUGH = 200
-"""With a filter, so many allowed holders of a word are enough."""
-SUBSTRING_ROWS = 2000
-"""When no word is found, so many of the newest messages are searched letter by letter."""
-SUBSTRING_HITS = 200
+MIN_ALLOWED_COUNT = 200
+"""With a filter, this many allowed holders of a word are enough."""
+MAX_SUBSTRING_ROWS = 2000
+"""The number of newest messages that are searched as plain text if no word is found."""
+MAX_SUBSTRING_HITS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class WordHolders:
-    """The words of a question that anybody uses, and for each the rows that hold it, in order."""
+    """The words of a question that some message holds, and for each the rows that hold it, in order."""
 
     words: Sequence[str]
     rows: Sequence[Positions]
     all_of_them: Positions
-    """Rows that hold every word. Looked up only where some words are frequent, since for those only the newest holders
-    are known."""
+    """The rows that hold every word. Only looked up if some words are frequent, because of those only the newest rows
+    are known.
+    """
 
 
 def rank_by_words(tx: Tx, place: SearchArea, asked: SearchWords, allowed: Allowed | None, limit: int) -> list[int]:
-    """The ids of messages that hold most of the words, newer ones first among equals. It needs no outline."""
+    """Return the ids of messages that hold most of the words, the newest first among equals. Works without an
+    outline.
+    """
     match = text_index(tx).within(tx, place)
     found = [ids for word in asked.words if len(ids := _holders(tx, match, [word], allowed))]
     if not found:
@@ -55,8 +58,9 @@ def rank_by_words(tx: Tx, place: SearchArea, asked: SearchWords, allowed: Allowe
 def find_holders(
     tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, asked: SearchWords, allowed: Allowed | None
 ) -> WordHolders:
-    """Which messages of a place hold the words; `inside` marks the rows of the place. When none holds any word, those
-    that hold the text letter by letter."""
+    """Return which messages of an area hold the words; `inside` marks the rows of the area. If none holds any word,
+    return those that contain the text as it is.
+    """
     match = text_index(tx).within(tx, place)
 
     def look(word: str) -> tuple[Positions, bool]:
@@ -65,31 +69,32 @@ def find_holders(
         return seen.rows.first(_holders(tx, match, [word], allowed)[::-1]), False
 
     looked = {word: held for word in asked.words if len((held := look(word))[0])}
-    found = {word: rows[-HOLDERS:] for word, (rows, _) in looked.items()}
+    found = {word: rows[-MAX_NEWEST_ROWS:] for word, (rows, _) in looked.items()}
     everything: Positions = np.zeros(0, dtype=np.int64)
     if not found:
         part = asked.text.strip()
-        ids = np.array(_by_letters(tx, place, part, allowed, SUBSTRING_HITS)[::-1], dtype=np.int64)
+        ids = np.array(_by_letters(tx, place, part, allowed, MAX_SUBSTRING_HITS)[::-1], dtype=np.int64)
         found = {part: rows} if len(rows := seen.rows.first(ids)) else {}
-    elif len(found) > 1 and any(len(rows) >= HOLDERS for rows in found.values()):
-        # Together even frequent words tell something, and who holds them all may be older than what was looked at.
+    elif len(found) > 1 and any(len(rows) >= MAX_NEWEST_ROWS for rows in found.values()):
+        # Frequent words are specific in combination, and messages with all of them may be older than the known rows.
         if all(is_complete for _, is_complete in looked.values()):
-            everything = _in_all([rows for rows, _ in looked.values()], len(seen.rows))[-HOLDERS:]
+            everything = _in_all([rows for rows, _ in looked.values()], len(seen.rows))[-MAX_NEWEST_ROWS:]
         else:
             everything = seen.rows.first(_holders(tx, match, [*found], allowed)[::-1])
         if not len(everything):
-            # Of the holders of a frequent word only the newest were looked at: it counts where there is no other.
-            found = {word: rows for word, rows in found.items() if len(rows) < HOLDERS} or found
+            # Only the newest rows of a frequent word are known: it counts only if all words are frequent.
+            found = {word: rows for word, rows in found.items() if len(rows) < MAX_NEWEST_ROWS} or found
     return WordHolders([*found], [*found.values()], everything)
 
 
 def _known_rows(
     tx: Tx, seen: Seen, place: SearchArea, inside: Flags | None, word: str
 ) -> tuple[Positions, bool] | None:
-    """Which rows of a place hold a word, from what is kept for the whole workspace, and whether there are no others;
-    None when that is not enough."""
+    """Return the rows of an area that hold a word, from the postings of the whole workspace, and whether these are
+    all; None if the postings do not suffice.
+    """
     known = seen.postings.known(word)
-    if inside is not None and (len(seen.rows) > WHOLE if known is None else not known.is_complete):
+    if inside is not None and (len(seen.rows) > MAX_COMPLETE_ROWS if known is None else not known.is_complete):
         return None
     if known is None or known.upto != seen.newest:
         everywhere = text_index(tx).within(tx, SearchArea(place.workspace_id))
@@ -101,7 +106,7 @@ def _known_rows(
 
 
 def _in_all(lists: Sequence[Positions], size: int) -> Positions:
-    """The rows that are in all of the lists, of `size` rows, in order."""
+    """Return the rows, of `size` rows, that are in all of the lists, in order."""
     some, *others = sorted(lists, key=len)
     for rows in others:
         held = np.zeros(size, dtype=bool)
@@ -111,28 +116,28 @@ def _in_all(lists: Sequence[Positions], size: int) -> Positions:
 
 
 def _holders(tx: Tx, match: Match, words: Sequence[str], allowed: Allowed | None) -> MessageIds:
-    """The messages that hold all of the words, the newest first."""
-    newest = match(words, HOLDERS, None)
+    """Return the messages that hold all of the words, the newest first."""
+    newest = match(words, MAX_NEWEST_ROWS, None)
     if allowed is None:
         return newest
     kept = allowed.keep(tx, newest)
-    if len(newest) < HOLDERS or len(kept) >= ENOUGH:
+    if len(newest) < MAX_NEWEST_ROWS or len(kept) >= MIN_ALLOWED_COUNT:
         return kept
-    # Those that are allowed may be older than what was looked at.
+    # Allowed messages may be older than the newest holders.
     ids = allowed.all(tx)
     if not len(ids):
         return ids
     holding = match(words, None, (int(ids[0]), int(ids[-1])))
-    return allowed.keep(tx, holding)[:HOLDERS]
+    return allowed.keep(tx, holding)[:MAX_NEWEST_ROWS]
 
 
 def _by_letters(tx: Tx, place: SearchArea, part: str, allowed: Allowed | None, limit: int) -> list[int]:
-    """Part of a word, or a script without spaces: look at the newest messages letter by letter."""
+    """Return the newest messages that contain a text as it is: for parts of words, and scripts without spaces."""
     if not part:
         return []
     holds = holds_text(messages.c.content, part)
     if allowed is not None and (ids := allowed.known) is not None:
-        few = select(messages.c.id).where(messages.c.id.in_(ids[-SUBSTRING_ROWS:].tolist()), holds)
+        few = select(messages.c.id).where(messages.c.id.in_(ids[-MAX_SUBSTRING_ROWS:].tolist()), holds)
         return sorted((row[0] for row in tx.execute(few)), reverse=True)[:limit]
     condition = true() if allowed is None else allowed.condition
     found: set[int] = set()
@@ -144,7 +149,7 @@ def _by_letters(tx: Tx, place: SearchArea, part: str, allowed: Allowed | None, l
 
 
 def _recent(place: SearchArea) -> Iterator[Any]:
-    """The newest messages of a place, each part by an index of its own."""
+    """Yield queries for the newest messages of an area, each answered by one index."""
     if place.sessions is not None:
         author: Iterable[Any] = () if place.peer is None else (messages.c.peer_id == place.peer,)
         for session in place.sessions:
@@ -157,4 +162,4 @@ def _recent(place: SearchArea) -> Iterator[Any]:
 
 def _newest(order: ColumnElement[int], *conditions: ColumnElement[bool]) -> Any:
     query: Select[Any] = select(messages.c.id).where(*conditions)
-    return query.order_by(order.desc()).limit(SUBSTRING_ROWS).subquery()
+    return query.order_by(order.desc()).limit(MAX_SUBSTRING_ROWS).subquery()

@@ -1,8 +1,8 @@
-"""The background worker: starts every job that may run now, then looks for more. Several may work on one folder.
+"""The background worker: starts every job that may run now, then looks for more. Several workers may share a folder.
 
-    claim (a transaction) ── prepare (outside, side by side, bounded in time) ── commit (a transaction: effect and end)
+claim (a transaction) ── prepare (outside, concurrently, with a timeout) ── commit (a transaction: effect and end)
 
-Each kind of job has a number of places. While all are taken, further jobs of that kind wait; other kinds go on.
+Each kind of job has a number of slots. While all are taken, further jobs of that kind wait; other kinds continue.
 """
 
 from __future__ import annotations
@@ -35,30 +35,32 @@ from hermes.memory_server.model.calls import forget_calls
 from hermes.memory_server.model.door import ModelDoor
 
 log = logging.getLogger(__name__)
-IDLE, LONGEST_IDLE = 0.25, 1.0
-"""Seconds between two looks at an empty queue; they grow from the first to the last. Work that this process queues
-wakes its worker at once."""
-STUCK = 90.0
-"""A worker that has not looked for work for so many seconds counts as dead. Waiting for a lock takes up to a third."""
-CLEAN_EVERY = 600.0
-DREAMS_EVERY = 60.0
-"""Seconds between two looks for peers about whom enough was learnt for a dream."""
-SETTLE = 0.05
-PATIENCE = 1.0
-"""A job starts once nobody has written for SETTLE seconds, or after PATIENCE seconds at the latest, so that clients
-that write message after message go first."""
-LONGEST_PAUSE = 5.0
-"""A job that was claimed before a pause is begun long before its lease runs out."""
-RENEW_EVERY = 3.0
-"""Seconds between two renewals of a job's lease, which is three times as long."""
+FIRST_IDLE_SECONDS, MAX_IDLE_SECONDS = 0.25, 1.0
+"""The first and the longest time between two polls of an empty queue. Jobs that this process queues wake its worker at
+once.
+"""
+STUCK_AFTER_SECONDS = 90.0
+"""A worker that has not polled for this long counts as dead. Waiting for a lock takes up to a third of it."""
+CLEAN_INTERVAL_SECONDS = 600.0
+DREAM_CHECK_SECONDS = 60.0
+"""The time between two checks for peers with enough new statements for a dream."""
+QUIET_SECONDS = 0.05
+MAX_SETTLE_SECONDS = 1.0
+"""A job starts once nobody has written for the first, or at the latest after the second, so that clients that write
+message after message come first.
+"""
+MAX_PAUSE_SECONDS = 5.0
+"""The longest pause after claiming a job, well below its lease."""
+RENEW_INTERVAL_SECONDS = 3.0
+"""The time between two renewals of a job's lease, which is three times as long."""
 
 
 class LeaseLostError(Exception):
-    """Another worker took the job over; what this one did is rolled back."""
+    """Another worker took the job over; the changes of this one are rolled back."""
 
 
 class JobWorker:
-    """Does background work on one database until it is stopped."""
+    """A worker that runs background jobs of one database until it is stopped."""
 
     def __init__(
         self,
@@ -73,7 +75,7 @@ class JobWorker:
     ) -> None:
         self.database = database
         self.outcomes: Counter[tuple[str, str]] = Counter()
-        """How many jobs of a kind this worker has done, failed, or let wait or go."""
+        """The number of jobs by kind and outcome: done, lost, waiting or failed."""
         self._clock = clock
         self._tools = JobTools(database, embedder, delivery or WebhookDelivery(), models)
         self._kinds = kinds
@@ -86,18 +88,18 @@ class JobWorker:
         self._ended = asyncio.Event()
         self._cleaned = 0.0
         self._turned = time.monotonic()
-        self._idle = IDLE
+        self._idle = FIRST_IDLE_SECONDS
         self._taken: dict[asyncio.Task[None], str] = {}
         self._preparing: set[asyncio.Task[Any]] = set()
         self.owner = f"{os.getpid()}-{secrets.token_hex(4)}"
 
     def wake(self) -> None:
-        """Something was written: look for work."""
+        """Look for jobs, because something was written."""
         self._written = time.monotonic()
         self._news.set()
 
     def stop(self) -> None:
-        """Begin no more. What is being prepared is given back, what is being committed is finished."""
+        """Start no more jobs. Jobs being prepared are given back, jobs being committed are finished."""
         self._stopped = True
         self._ended.set()
         self._news.set()
@@ -105,16 +107,15 @@ class JobWorker:
             preparing.cancel()
 
     def is_alive(self) -> bool:
-        """Has it looked for work lately?"""
-        return not self._stopped and time.monotonic() - self._turned < STUCK
+        """Return True if the worker has looked for jobs lately."""
+        return not self._stopped and time.monotonic() - self._turned < STUCK_AFTER_SECONDS
 
     async def run(self) -> None:
-        """Work until stopped. A job that fails is tried again later, and at once after a start; it delays no other
-        unit."""
+        """Run jobs until stopped. A failed job is retried later, and at once after a start; it delays no other unit."""
         loop = asyncio.get_running_loop()
         self.database.watch_jobs(lambda: loop.call_soon_threadsafe(self.wake))
         began = resumed = False
-        told = ""
+        logged = ""
         while not self._stopped:
             self._turned = time.monotonic()
             self._news.clear()
@@ -127,45 +128,45 @@ class JobWorker:
                 began = await self._begin()
                 await self._clean()
                 await self.queue_dreams()
-                told = ""
+                logged = ""
             except StoreError as error:
                 began = False
-                if (line := error.line()) != told:
+                if (line := error.line()) != logged:
                     log.warning("memory worker: %s", line)
-                told = line
+                logged = line
             await self._rest()
         await asyncio.gather(*self._taken)
 
     async def work_once(self) -> bool:
-        """Do every job that may run now, and those that they lead to. False when there was none."""
+        """Run every job that may run now, and the jobs that follow from them. Return False if no job ran."""
         began = await self._begin()
         await asyncio.gather(*self._taken)
         return began
 
     async def _settle(self) -> None:
-        """Wait until nobody wrote for a moment, but not for long."""
-        end = time.monotonic() + PATIENCE
+        """Wait until nobody has written for a moment, but not for long."""
+        end = time.monotonic() + MAX_SETTLE_SECONDS
         while not self._stopped:
-            left = min(self._written + SETTLE, end) - time.monotonic()
+            left = min(self._written + QUIET_SECONDS, end) - time.monotonic()
             if left <= 0:
                 return
             await asyncio.sleep(left)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, LONGEST_PAUSE)):
+            async with asyncio.timeout(min(seconds, MAX_PAUSE_SECONDS)):
                 await self._ended.wait()
 
     async def _rest(self) -> None:
         try:
             async with asyncio.timeout(self._idle):
                 await self._news.wait()
-            self._idle = IDLE
+            self._idle = FIRST_IDLE_SECONDS
         except TimeoutError:
-            self._idle = min(2 * self._idle, LONGEST_IDLE)
+            self._idle = min(2 * self._idle, MAX_IDLE_SECONDS)
 
     async def _begin(self) -> bool:
-        """Start as many jobs as there are places for. Were there any?"""
+        """Start as many jobs as there are free slots. Return True if there were any."""
         taken = Counter(self._taken.values())
         places = {name: kind.places - taken[name] for name, kind in self._kinds.items() if kind.places > taken[name]}
         at = self._now()
@@ -188,7 +189,7 @@ class JobWorker:
         self._news.set()
 
     async def _do_in_turn(self, job: Job) -> None:
-        """A job, and those of its kind that follow it, for as long as there are any."""
+        """Run a job, and then the jobs of its kind that follow it."""
         following: Job | None = job
         rest_share = self._kinds[job.kind].rest_share
         while following is not None and not self._stopped:
@@ -201,7 +202,7 @@ class JobWorker:
             await self._give_back(following)
 
     async def _do(self, job: Job) -> Job | None:
-        """Do both halves of a job under its lease. Returns the next job of its kind, claimed in the same commit."""
+        """Run both halves of a job under its lease. Return the next job of its kind, claimed in the same commit."""
         kind = self._kinds[job.kind]
         preparing: asyncio.Task[Any] = asyncio.create_task(kind.prepare(self._tools, job))
         self._preparing.add(preparing)
@@ -215,14 +216,14 @@ class JobWorker:
             return following
         except LeaseLostError:
             self.outcomes[job.kind, "lost"] += 1
-            log.info("memory worker: job %s was taken over, or what it was about was deleted", job.id)
+            log.info("memory worker: job %s was taken over by another worker, or its subject was deleted", job.id)
         except asyncio.CancelledError:
             await self._give_back(job)
         except ModelWaiting as waiting:
             await self._wait(job, waiting)
         except TimeoutError:
             await self._fail(job, TimeoutError(f"not done within {kind.seconds:g} seconds"))
-        except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it and tried again
+        except Exception as error:  # noqa: BLE001 - the boundary of a job: recorded with it, and retried
             await self._fail(job, error)
         finally:
             self._preparing.discard(preparing)
@@ -230,9 +231,9 @@ class JobWorker:
         return None
 
     async def _keep(self, job: Job, preparing: asyncio.Task[Any]) -> None:
-        """Renew the lease while the job lasts, and stop preparing when it is lost."""
+        """Renew the lease while the job runs, and cancel preparing if the lease is lost."""
         while True:
-            await self._clock.sleep(RENEW_EVERY)
+            await self._clock.sleep(RENEW_INTERVAL_SECONDS)
             try:
                 kept = await self.database.write(lambda tx: queue.renew_job(tx, job, self._now()))
             except StoreError as error:
@@ -243,7 +244,7 @@ class JobWorker:
                 return
 
     def _commit(self, tx: Tx, job: Job, prepared: Any) -> Job | None:
-        """The job's effect and its end, in one transaction: both or neither. The next of its kind is claimed there."""
+        """Apply the job's effect and finish it in one transaction, which also claims the next job of its kind."""
         at = self._now()
         if not queue.finish_job(tx, job, at):
             raise LeaseLostError
@@ -254,16 +255,18 @@ class JobWorker:
         return queue.claim_job(tx, self.owner, job.kind, at)
 
     async def _fail(self, job: Job, error: Exception) -> None:
-        # It may quote what others wrote: one line of it, and not all.
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.REASON_CHARS]
-        is_soon_over = isinstance(error, StoreBusyError) and job.attempts < queue.ATTEMPTS  # somebody reads just now
+        # The error may quote messages: keep one line, cut short.
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.MAX_REASON_CHARS]
+        is_soon_over = (
+            isinstance(error, StoreBusyError) and job.attempts < queue.MAX_ATTEMPTS
+        )  # a long read holds the lock
         level = logging.INFO if is_soon_over else logging.WARNING
         self.outcomes[job.kind, "failed"] += 1
         log.log(level, "memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
         await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
     async def _wait(self, job: Job, waiting: ModelWaiting) -> None:
-        """Let a job wait for a model; the model's own log says why, once."""
+        """Let a job wait for a model; the model's own log gives the reason, once."""
         self.outcomes[job.kind, "waiting"] += 1
         await self._record(job, lambda tx: queue.defer_job(tx, job, str(waiting), waiting.retry_seconds, self._now()))
 
@@ -271,22 +274,22 @@ class JobWorker:
         await self._record(job, lambda tx: queue.release_job(tx, job))
 
     async def _record(self, job: Job, run: Callable[[Tx], None]) -> None:
-        """Write what became of a job. Where that fails, the lease runs out and the job is taken again."""
+        """Store the outcome of a job. If that fails, the lease expires and the job is claimed again."""
         try:
             await self.database.write(run)
         except StoreError as error:
             log.warning("memory worker: job %s: %s", job.id, error.line())
 
     async def _clean(self) -> None:
-        if self._clock.now() - self._cleaned >= CLEAN_EVERY:
+        if self._clock.now() - self._cleaned >= CLEAN_INTERVAL_SECONDS:
             more = await self.database.write(self._forget)
             if not more:
                 self._cleaned = self._clock.now()
 
     async def queue_dreams(self) -> None:
-        """Queue dreams that are due, where they come by themselves; a part of all collections at a time."""
+        """Queue due dreams, if automatic dreams are on; a part of all collections at a time."""
         now = self._clock.now()
-        if self._dreams and not self._looked <= now < self._looked + DREAMS_EVERY:
+        if self._dreams and not self._looked <= now < self._looked + DREAM_CHECK_SECONDS:
             after, at = self._looked_at, self._now()
             due, self._looked_at = await self.database.read(lambda tx: find_due_dreams(tx, at, after))
             if due:
@@ -294,7 +297,7 @@ class JobWorker:
             self._looked = float("-inf") if self._looked_at else now
 
     def _forget(self, tx: Tx) -> bool:
-        """Drop a part of what was kept long enough. Is there more?"""
+        """Delete some of the expired rows. Return True if more are left."""
         jobs_left = queue.forget_finished(tx, self._now())
         answers_left = forget_answers(tx, self._now())
         calls_left = forget_calls(tx, self._now())
@@ -314,10 +317,10 @@ async def working(
     *,
     dreams: bool = False,
 ) -> AsyncIterator[JobWorker]:
-    """A worker for the length of a block, on a database of its own, which is closed afterwards."""
+    """Run a worker while the block runs, with a separate database, which is closed afterwards."""
     worker = JobWorker(database, clock, embedder, delivery=delivery, models=models, dreams=dreams)
     running = asyncio.create_task(worker.run())
-    running.add_done_callback(lambda task: _tell_of_defect(worker, task))
+    running.add_done_callback(lambda task: _report_defect(worker, task))
     try:
         yield worker
     finally:
@@ -326,8 +329,8 @@ async def working(
         await database.close()
 
 
-def _tell_of_defect(worker: JobWorker, task: asyncio.Task[None]) -> None:
-    """A worker that ended by a defect of ours begins nothing any more: it is logged, and `/health` says so."""
+def _report_defect(worker: JobWorker, task: asyncio.Task[None]) -> None:
+    """Log a worker that ended because of a defect, and stop it, so that `/health` reports it."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("memory worker: it has ended", exc_info=error)
+        log.error("memory worker: the worker ended because of an unexpected error", exc_info=error)
         worker.stop()

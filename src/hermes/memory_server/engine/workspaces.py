@@ -1,4 +1,4 @@
-"""Workspaces: the outermost wall. Nothing in one is seen from another."""
+"""Workspaces: the outermost boundary. Nothing in one workspace is visible from another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIELDS = {
     "metadata": Field(workspaces.c.metadata, "json"),
 }
 DELETED = "/"
-"""Stands in the name of a workspace that waits for its removal: no path can ask for a name with it."""
+"""Part of the name of a workspace that waits for its removal: no request path can contain it in a name."""
 NAMED = select(workspaces).where(workspaces.c.name == bindparam("name"))
 BY_NAME = PreparedStatement(NAMED)
 LOCK = PreparedStatement(NAMED.with_for_update(key_share=True))
@@ -45,13 +45,13 @@ def find_workspace(tx: Tx, name: str) -> Record | None:
 
 
 def workspace_id_of(tx: Tx, name: str) -> int:
-    """The id of the workspace; 0, which none has, so that nothing is found in it, when there is none."""
+    """Return the id of the workspace, or 0, an id without rows, if it does not exist."""
     found = find_workspace(tx, name)
     return 0 if found is None else int(found.id)
 
 
 def get_workspace(tx: Tx, name: str) -> Record:
-    """The workspace; refused when there is none."""
+    """Return the workspace. Raise Missing if it does not exist."""
     found = find_workspace(tx, name)
     if found is None:
         raise Missing("Workspace", name)
@@ -59,7 +59,7 @@ def get_workspace(tx: Tx, name: str) -> Record:
 
 
 def lock_workspace(tx: Tx, name: str) -> Record:
-    """As `get_workspace`; nobody else changes it, or adds messages in it, before this transaction ends."""
+    """Like `get_workspace`, and lock it: until this transaction ends nobody else changes it or adds messages in it."""
     found = LOCK.first(tx, name=name)
     if found is None:
         raise Missing("Workspace", name)
@@ -69,7 +69,7 @@ def lock_workspace(tx: Tx, name: str) -> Record:
 def ensure_workspace(
     tx: Tx, name: str, at: int, metadata: JsonMap | None = None, configuration: JsonMap | None = None
 ) -> tuple[Record, bool]:
-    """The workspace, and whether it was made now. One that exists is left as it is."""
+    """Return the workspace, and whether it was created. An existing one is not changed."""
     found = find_workspace(tx, name)
     if found is not None:
         return found, False
@@ -80,7 +80,7 @@ def ensure_workspace(
 
 
 def update_workspace(tx: Tx, name: str, at: int, metadata: JsonMap | None, configuration: JsonMap | None) -> Record:
-    """Metadata is replaced, configuration merged key by key; a missing workspace is made."""
+    """Replace the metadata and merge the configuration key by key; a missing workspace is created."""
     ensure_workspace(tx, name, at)
     row = lock_workspace(tx, name)
     changes: dict[str, str] = {}
@@ -94,7 +94,7 @@ def update_workspace(tx: Tx, name: str, at: int, metadata: JsonMap | None, confi
 
 
 def list_workspaces(tx: Tx, filters: JsonMap | None, page: PageRequest, only: str | None = None) -> Paged:
-    """Workspaces that are not deleted, the oldest first; with `only`, that one."""
+    """Return a page of workspaces that are not deleted, the oldest first; with `only`, that one."""
     query = select(workspaces).where(build_filter(filters, FIELDS), ~workspaces.c.name.contains(DELETED))
     if only is not None:
         query = query.where(workspaces.c.name == only)

@@ -1,4 +1,4 @@
-"""Values that asking a model gives."""
+"""Results of a request to the model."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from hermes.types import Json, ToolCall
 
 Purpose = Literal["dialectic", "summary", "deduction", "choice", "dream", "self_test"]
 AnswerFailureKind = Literal[ModelFailureKind, "cap", "down", "truncated", "invalid", "refusal"]
-"""Beside those of an endpoint: `cap`: the day's calls or tokens are used up. `down`: it failed lately and is not asked
-yet. `truncated`: the answer ended too early. `invalid`: it does not follow the schema. `refusal`: it was held back."""
-LATER: frozenset[AnswerFailureKind] = frozenset(
+"""Kinds beyond those of an endpoint: `cap`: the calls or tokens of the day are used up. `down`: the endpoint failed
+recently and is not tried yet. `truncated`: the answer ended too early. `invalid`: the answer does not follow the
+schema. `refusal`: the endpoint withheld the answer."""
+RETRYABLE_KINDS: frozenset[AnswerFailureKind] = frozenset(
     {"cap", "down", "refused", "auth", "rate_limited", "timeout", "server", "interrupted", "bad_reply"}
 )
-"""The same request may succeed later, for reasons that are not in the request."""
+"""Kinds whose cause is not in the request: the same request may succeed later."""
 
 
 class ModelFailure(Struct, frozen=True):
-    """Why there is no answer. `reason` is one line for a person; `retry_seconds` says when to ask again."""
+    """The reason why a request has no answer, in one line for people; it may be retried after `retry_seconds`."""
 
     kind: AnswerFailureKind
     reason: str
@@ -28,12 +29,12 @@ class ModelFailure(Struct, frozen=True):
 
     @property
     def may_pass(self) -> bool:
-        """Whether a job should wait and ask again."""
-        return self.kind in LATER
+        """Return True if a job should wait and retry."""
+        return self.kind in RETRYABLE_KINDS
 
 
 class ModelAnswer(Struct, frozen=True):
-    """What a model answered, or why it did not. `parsed` follows the schema where one was asked for."""
+    """An answer of the model, or the failure. `parsed` follows the schema if the request had one."""
 
     text: str = ""
     parsed: Json = None
@@ -42,7 +43,7 @@ class ModelAnswer(Struct, frozen=True):
 
 
 class ModelWaiting(Exception):
-    """A job cannot be done before a model can be asked again. The job stays pending, with this reason."""
+    """A job needs a model that is unavailable. The job stays pending, with this reason."""
 
     def __init__(self, failure: ModelFailure) -> None:
         super().__init__(failure.reason)

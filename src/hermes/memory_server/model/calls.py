@@ -1,5 +1,5 @@
-"""Every request to a model as a row, written before it is sent. Caps are counted from these rows, so they outlast a
-restart, and a killed process leaves the requests counted that were on their way."""
+"""A log of model requests: one row for each, committed before the request is sent. Daily caps are computed from these
+rows, so they survive a restart, and requests that were under way when a process was killed stay counted."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from hermes.memory_server.model.settings import ModelSettings
 log = logging.getLogger(__name__)
 DAY_MICROSECONDS = 24 * 3600 * 1_000_000
 KEEP_DAYS = 90
-FORGOTTEN_CALLS = 1000
-"""Rows that are dropped in one transaction."""
+MAX_CALLS_PER_DELETE = 1000
+"""Rows that one transaction deletes."""
 SENT = "sent"
-"""The outcome of a request that has no answer yet, or whose process was killed. Its tokens are those reserved."""
+"""Outcome of a request without a response yet, or whose process was killed. Its tokens are the reserved ones."""
 OK = "ok"
 UNFINISHED = "unfinished"
-"""The outcome of a request whose answer nobody waited for to its end."""
-SELF_TEST = 0
-"""The workspace under which requests of no workspace are counted; they have no cap."""
+"""Outcome of a request whose answer was not read to its end."""
+SELF_TEST_WORKSPACE_ID = 0
+"""Workspace id of requests that belong to no workspace; they have no cap."""
 
 INSERT = PreparedInsert(
     model_calls, "workspace_id", "day", "purpose", "model", "prompt_tokens", "completion_tokens", "milliseconds",
@@ -60,7 +60,7 @@ SPENT = PreparedStatement(
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What a request took: reserved before it is sent, measured afterwards."""
+    """The cost of a request: reserved before it is sent, measured afterwards."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -68,13 +68,13 @@ class CallCost:
 
 
 class CallCounter:
-    """Counts the requests of this process, and refuses those beyond a cap."""
+    """Count the requests of this process, and refuse those beyond a cap."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
         self.metrics: Counter[tuple[str, str, str]] = Counter()
-        """By name of the count, purpose and outcome, since the start of this process."""
+        """Counters since the start of this process, by counter name, purpose and outcome."""
 
     def new_call(self, workspace_id: int, settings: ModelSettings, purpose: Purpose, model: str) -> CountedCall:
         """Return a call that is not counted yet."""
@@ -85,7 +85,7 @@ class CallCounter:
             tokens = spent_tokens + cost.prompt_tokens + cost.completion_tokens
             over = f"{settings.cap_calls:,} calls" if spent_calls >= settings.cap_calls else ""
             over = over or (f"{settings.cap_tokens:,} tokens" if tokens > settings.cap_tokens else "")
-            if over and workspace_id != SELF_TEST:
+            if over and workspace_id != SELF_TEST_WORKSPACE_ID:
                 reason = f"the workspace's cap of {over} to a model is reached for today"
                 return ModelFailure("cap", reason, seconds_to_next_day(at))
             return add_call(tx, workspace_id, purpose, model, cost, at)
@@ -99,7 +99,7 @@ class CallCounter:
 
 
 class CountedCall:
-    """One request, or several of the same text where an endpoint refuses its form; each is counted."""
+    """One request, or several with the same text if the endpoint refuses its form; each is counted."""
 
     def __init__(
         self,
@@ -114,26 +114,26 @@ class CountedCall:
         self._began = 0.0
         self._id: int | None = None
         self.refused: ModelFailure | None = None
-        """Why the request was not sent, or not again."""
+        """The reason why the request, or its repetition, was not sent."""
 
     async def open(self, prompt_tokens: int, answer_tokens: int) -> bool:
-        """Count the request before it is sent. Returns False if it may not be sent."""
+        """Count the request before it is sent. Return False if it may not be sent."""
         self._reserved = CallCost(prompt_tokens, answer_tokens)
         self._began = time.monotonic()
         try:
             found = await self._database.write(lambda tx: self._reserve(tx, self._reserved))
-        except StoreError as error:  # what cannot be counted is not sent
+        except StoreError as error:  # a request that cannot be counted is not sent
             found = ModelFailure("down", error.line())
         self._id, self.refused = (None, found) if isinstance(found, ModelFailure) else (found, None)
         return self.refused is None
 
     async def repeat(self) -> bool:
-        """Count a request once more that was refused. Returns False if it may not be sent again."""
+        """Count a refused request again. Return False if it may not be sent again."""
         await self.close("bad_request", None, 0)
         return await self.open(self._reserved.prompt_tokens, self._reserved.completion_tokens)
 
     async def close(self, outcome: str, usage: Usage | None, said_tokens: int) -> None:
-        """Replace what was reserved by what it took, also when who asked is cancelled meanwhile."""
+        """Replace the reserved cost by the measured one, even if the caller is cancelled meanwhile."""
         if self._id is None:
             return
         took = round((time.monotonic() - self._began) * 1000)
@@ -143,12 +143,12 @@ class CountedCall:
         self._report(cost, outcome)
         try:
             await asyncio.shield(self._database.write(lambda tx: finish_call(tx, call_id, cost, outcome)))
-        except StoreError as error:  # what was reserved stays counted
-            log.warning("memory server: the tokens of a request were not written: %s", error.line())
+        except StoreError as error:  # the reserved tokens stay counted
+            log.warning("memory server: the tokens of a request were not recorded: %s", error.line())
 
 
 def day_of(at: int) -> int:
-    """Days since 1970, UTC."""
+    """Return the number of days since 1970 UTC."""
     return at // DAY_MICROSECONDS
 
 
@@ -163,7 +163,7 @@ def spent_today(tx: Tx, workspace_id: int, at: int) -> tuple[int, int]:
 
 
 def add_call(tx: Tx, workspace_id: int, purpose: str, model: str, reserved: CallCost, at: int) -> int:
-    """Count a request that is about to be sent. Returns its id."""
+    """Insert a row for a request that is about to be sent, and return its id."""
     return INSERT.add(
         tx, workspace_id=workspace_id, day=day_of(at), purpose=purpose, model=model[:200],
         prompt_tokens=reserved.prompt_tokens, completion_tokens=reserved.completion_tokens, milliseconds=0,
@@ -172,7 +172,7 @@ def add_call(tx: Tx, workspace_id: int, purpose: str, model: str, reserved: Call
 
 
 def finish_call(tx: Tx, call_id: int, cost: CallCost, outcome: str) -> None:
-    """Replace what was reserved by what it took."""
+    """Replace the reserved cost by the measured one."""
     FINISH.run(
         tx, call_id=call_id, prompt=cost.prompt_tokens, completion=cost.completion_tokens, took=cost.milliseconds,
         result=outcome,
@@ -180,7 +180,7 @@ def finish_call(tx: Tx, call_id: int, cost: CallCost, outcome: str) -> None:
 
 
 def count_by_purpose(tx: Tx, day: int) -> list[Any]:
-    """Return the calls of a day by purpose: calls, failures, prompt and completion tokens, milliseconds."""
+    """Return calls, failures, prompt and completion tokens, and milliseconds of a day, by purpose."""
     columns = (
         model_calls.c.purpose,
         func.count().label("calls"),
@@ -194,8 +194,8 @@ def count_by_purpose(tx: Tx, day: int) -> list[Any]:
 
 
 def forget_calls(tx: Tx, at: int) -> bool:
-    """Drop a part of the rows of long ago. Is there more to drop?"""
-    old = select(model_calls.c.id).where(model_calls.c.day < day_of(at) - KEEP_DAYS).limit(FORGOTTEN_CALLS)
+    """Delete one batch of rows older than KEEP_DAYS. Return True if more remain."""
+    old = select(model_calls.c.id).where(model_calls.c.day < day_of(at) - KEEP_DAYS).limit(MAX_CALLS_PER_DELETE)
     ids = [row.id for row in tx.execute(old)]
     tx.execute(delete(model_calls).where(model_calls.c.id.in_(ids)))
-    return len(ids) == FORGOTTEN_CALLS
+    return len(ids) == MAX_CALLS_PER_DELETE

@@ -1,4 +1,4 @@
-"""The models of a memory folder, by its settings as they are now."""
+"""The models of a memory folder, as its settings currently define them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.statements import upsert
 from hermes.memory_server.db.tables import meta, workspaces
 from hermes.memory_server.engine.jobs import resume_deferred
-from hermes.memory_server.model.calls import SELF_TEST, CallCounter
+from hermes.memory_server.model.calls import SELF_TEST_WORKSPACE_ID, CallCounter
 from hermes.memory_server.model.endpoint import ModelEndpoint
 from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.memory_server.model.self_test import try_out
@@ -23,14 +23,14 @@ from hermes.types import Json
 
 log = logging.getLogger(__name__)
 WATCH_SECONDS = 1.0
-"""Between two looks at the settings of a folder that is served."""
+"""Interval at which a running server checks the settings file."""
 
 
 class ModelDoor:
-    """The models of one memory folder, for one process. Without a folder there are none."""
+    """The models of one memory folder, for one process. A database without a folder has no model."""
 
     def __init__(self, database: Database, clock: Clock, file: SettingsFile | None = None) -> None:
-        """Without a `file`, that of the database's folder is used, and no environment."""
+        """Without a `file`, read the settings in the database's folder, and no environment variables."""
         self._database = database
         self._clock = clock
         self.file = file or SettingsFile(database.folder)
@@ -41,7 +41,7 @@ class ModelDoor:
         """Called when jobs that waited for a model are due."""
 
     async def of(self, workspace_id: int) -> MemoryModel | None:
-        """Return the model of a workspace, by the settings as they are now; None where it has none."""
+        """Return the model of a workspace under the current settings, or None."""
         name = self._names.get(workspace_id)
         if name is None:
             name = await self._database.read(lambda tx: _name_of(tx, workspace_id))
@@ -52,32 +52,31 @@ class ModelDoor:
         return found
 
     def find(self, workspace: str, workspace_id: int) -> MemoryModel | None:
-        """As `of`, where the workspace's name is known."""
+        """Return the model of a workspace whose name is known, or None."""
         settings = self.file.find(workspace)
         return None if settings is None else self.open(settings, workspace_id)
 
     def open(self, settings: ModelSettings, workspace_id: int) -> MemoryModel:
-        """Return the model that these settings name, for a workspace."""
+        """Return the model that the settings define, for a workspace."""
         key = (settings.url, settings.name, settings.key, settings.window)
         if key not in self._endpoints:
             self._endpoints[key] = ModelEndpoint(settings, self._clock)
         return MemoryModel(self.counter, workspace_id, settings, self._endpoints[key], self._worked)
 
     async def watch(self) -> None:
-        """Look for changed settings for as long as this runs: a new model is tested, and jobs that wait for one are
-        tried again."""
+        """Watch the settings file until cancelled: test a new model, and resume jobs that wait for one."""
         seen = 0
         while True:
             if (version := self.file.version()) != seen:
-                if seen:  # at its start a worker tries all again by itself
+                if seen:  # a starting worker retries all jobs anyway
                     await self._resume()
                 seen = version
-                if (found := self.find("", SELF_TEST)) is not None and found.is_untested:
+                if (found := self.find("", SELF_TEST_WORKSPACE_ID)) is not None and found.is_untested:
                     self._begin_test(found)
             await asyncio.sleep(WATCH_SECONDS)
 
     async def close(self) -> None:
-        """Stop testing and let go of connections."""
+        """Cancel running tests and close connections."""
         testing = [endpoint.testing for endpoint in self._endpoints.values() if endpoint.testing is not None]
         for task in testing:
             task.cancel()
@@ -85,11 +84,11 @@ class ModelDoor:
         await asyncio.gather(*(endpoint.model.close() for endpoint in self._endpoints.values()))
 
     def report(self) -> dict[str, Json] | None:
-        """Return what there is to say of the folder's own model, without its address: everybody may read it."""
+        """Return the state of the folder's model, without its address: the report is public."""
         settings = self.file.settings
         if settings.source == "off" and self.file.problem is None:
             return None
-        found = self.find("", SELF_TEST)
+        found = self.find("", SELF_TEST_WORKSPACE_ID)
         if found is None:
             return {"name": settings.name, "state": "misconfigured"}
         return {**found.report(), "cap_calls": settings.cap_calls, "cap_tokens": settings.cap_tokens}
@@ -97,10 +96,10 @@ class ModelDoor:
     def _begin_test(self, model: MemoryModel) -> None:
         endpoint = model.endpoint
         if endpoint.testing is None or endpoint.testing.done():
-            endpoint.testing = asyncio.create_task(self._test(self.open(endpoint.settings, SELF_TEST)))
+            endpoint.testing = asyncio.create_task(self._test(self.open(endpoint.settings, SELF_TEST_WORKSPACE_ID)))
 
     async def _test(self, model: MemoryModel) -> None:
-        """Find out a model's class: what an earlier test found, else a test, whose result is kept."""
+        """Determine the model's class: read an earlier result, or run the self-test and store its result."""
         name = f"model_class {model.endpoint.place} {model.endpoint.settings.name}"
         try:
             known = await self._database.read(lambda tx: _read_meta(tx, name))
@@ -113,14 +112,14 @@ class ModelDoor:
             log.warning("memory server: the model is not tested yet: %s", error.line())
 
     async def _worked(self, endpoint: ModelEndpoint) -> None:
-        """Note that an endpoint answered."""
+        """Record a successful response; after an outage, resume the jobs that wait."""
         if endpoint.worked():
             await self._resume()
 
     async def _resume(self) -> None:
         try:
             await self._database.write(resume_deferred)
-        except StoreError as error:  # they are due by themselves in a while
+        except StoreError as error:  # the jobs become due by themselves later
             log.warning("memory server: %s", error.line())
         self.wake()
 

@@ -1,4 +1,4 @@
-"""One endpoint as this process knows it: how it wants to be asked, and whether it is down."""
+"""The state of one model endpoint in this process: the request form it accepts, and whether it is down."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hermes.memory_server.model.settings import GUESSED_WINDOW_TOKENS, ModelClas
 
 log = logging.getLogger(__name__)
 TIMEOUTS = Timeouts(first_byte=900.0, idle=300.0, silence=900.0, total=1800.0, named="")
-"""Generous, since a small machine reads a long prompt for minutes; who asks has a deadline of its own."""
+"""Long timeouts, since a small machine may read a long prompt for minutes; callers have their own deadlines."""
 FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 5.0, 600.0
 PROBE_SECONDS = 60.0
-"""While one request finds out whether the endpoint is back, all others are refused for so long at most."""
-AT_ONCE = ("refused", "auth", "rate_limited")
-"""Failures after which an endpoint counts as down; after others only when they come `MAX_FAILURES` times in a row."""
+"""While one request probes whether the endpoint is back, all others are refused for at most this long."""
+IMMEDIATE_DOWN_KINDS = ("refused", "auth", "rate_limited")
+"""Failures that mark an endpoint as down immediately; others do so after `MAX_FAILURES` in a row."""
 MAX_FAILURES = 3
 
 
 class ModelEndpoint:
-    """A model at an endpoint. Opening it needs no network."""
+    """A model at an endpoint. Construction does not use the network."""
 
     def __init__(self, settings: ModelSettings, clock: Clock) -> None:
         self.settings = settings
         self._clock = clock
         self.takes_schema = self.takes_tools = True
-        """Whether it accepts `response_format` and `tools`; found out from its refusals."""
+        """True if the endpoint accepts `response_format` and `tools`; learned from its refusals."""
         self.thinks = False
-        """Whether it uses up the tokens of an answer with thoughts, and needs more of them."""
+        """True if the model spends answer tokens on thoughts, and so needs more of them."""
         self.is_tight = False
-        """Whether it said that a request was too long, so that less of its window is used."""
+        """True if the endpoint refused a request as too long; less of its window is used since."""
         self.tested: ModelClass | None = None
-        """The class that the self-test found."""
+        """Class that the self-test found."""
         self.testing: asyncio.Task[None] | None = None
         self.last_failure: ModelFailed | None = None
         self.last_failure_at: float | None = None
@@ -61,12 +61,13 @@ class ModelEndpoint:
             api_key=self.settings.key or None,
             context_length=length or self.settings.window or GUESSED_WINDOW_TOKENS,
             timeouts=TIMEOUTS,
-            retries=Retries(max_retries=0),  # each request is counted, so it is not repeated unseen
+            retries=Retries(max_retries=0),  # each request is counted, so the client must not repeat it
             clock=self._clock,
         )
 
     def refuse(self) -> ModelFailure | None:
-        """Return why it is not asked now; None when it may be. After the back-off one request goes ahead."""
+        """Return the reason why the endpoint must not be asked now, else None. After the back-off one request goes
+        through."""
         now = self._clock.now()
         left = self._down_until - now
         if 0 < left <= MAX_BACK_OFF_SECONDS:
@@ -76,7 +77,7 @@ class ModelEndpoint:
         return None
 
     def worked(self) -> bool:
-        """Note an answer. Returns True if it was down before."""
+        """Record a success. Return True if the endpoint was down before."""
         was_down, self.is_down = self.is_down, False
         self._failures, self._back_off, self._down_until = 0, 0.0, 0.0
         if was_down:
@@ -84,16 +85,16 @@ class ModelEndpoint:
         return was_down
 
     def failed(self, failed: ModelFailed) -> ModelFailure:
-        """Note a failure, which the log says once; the endpoint is left alone for longer after each further one."""
+        """Record a failure. It is logged once; each further failure extends the back-off."""
         now = self._clock.now()
         self.last_failure, self.last_failure_at = failed, now
         self._failures += 1
-        if failed.kind not in AT_ONCE and self._failures < MAX_FAILURES and not self.is_down:
+        if failed.kind not in IMMEDIATE_DOWN_KINDS and self._failures < MAX_FAILURES and not self.is_down:
             return ModelFailure(failed.kind, failed.message, failed.retry_after or 0.0)
         wished = max(failed.retry_after or 0.0, 2 * self._back_off, FIRST_BACK_OFF_SECONDS)
         self._back_off = min(wished, MAX_BACK_OFF_SECONDS)
         self._down_until = now + self._back_off
         if not self.is_down:
-            log.warning("memory server: answers come without a model for now: %s", failed.message)
+            log.warning("memory server: answers are made without a model for now: %s", failed.message)
         self.is_down = True
         return ModelFailure(failed.kind, failed.message, self._back_off)

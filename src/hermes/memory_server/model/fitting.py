@@ -1,4 +1,5 @@
-"""Messages cut to a model's window. Texts lose their middle: orders begin them, and a question ends them."""
+"""Trimming messages to the model's window. Texts lose their middle, since instructions come first and questions
+last."""
 
 from __future__ import annotations
 
@@ -7,30 +8,30 @@ from collections.abc import Sequence
 from hermes.llm.tokens import estimate_request, estimate_tokens, keep_ends
 from hermes.types import Json, ToolSpec
 
-MARGIN = 0.9
-"""The share of a window that is used: tokens are estimated."""
+WINDOW_SHARE = 0.9
+"""Share of the window that is used, because token counts are estimates."""
 MAX_ANSWER_SHARE = 0.4
-"""The share of a window that the answer may have."""
+"""Largest share of the window that the answer may use."""
 MIN_TEXT_TOKENS = 32
-"""No text is cut to less while another one is longer."""
+"""A text is not cut below this length while another one is longer."""
 CUT_MARK = " […] "
 
 ChatMessages = Sequence[dict[str, Json]]
 
 
 def room_tokens(messages: ChatMessages, tools: Sequence[ToolSpec], window: int, answer: int) -> int:
-    """Return the tokens that are left in a window for more text, beside the answer."""
-    return max(0, int(window * MARGIN) - answer - estimate_request(messages, tools))
+    """Return the tokens of the window that remain for more text, besides the answer."""
+    return max(0, int(window * WINDOW_SHARE) - answer - estimate_request(messages, tools))
 
 
 def answer_tokens(window: int, wanted: int) -> int:
-    """Return how many tokens an answer may have."""
+    """Return the number of tokens that an answer may have."""
     return max(1, min(wanted, int(window * MAX_ANSWER_SHARE)))
 
 
 def fit_messages(messages: ChatMessages, tools: Sequence[ToolSpec], window: int, answer: int) -> list[dict[str, Json]]:
-    """Return the messages that fit into a window beside the answer: the oldest exchanges go first, then the middles of
-    the longest texts. System messages, the last question and the last exchange stay, cut."""
+    """Return the messages that fit into a window besides the answer. The oldest exchanges are dropped first, then the
+    longest texts lose their middles. System messages, the last question and the last exchange stay, shortened."""
     room = room_tokens((), tools, window, answer)
     groups = _groups(messages)
     last_question = max((at for at, group in enumerate(groups) if group[0].get("role") == "user"), default=0)
@@ -48,7 +49,7 @@ def fit_messages(messages: ChatMessages, tools: Sequence[ToolSpec], window: int,
 
 
 def _groups(messages: ChatMessages) -> list[list[dict[str, Json]]]:
-    """A call of tools and its results belong together: endpoints refuse one without the other."""
+    """Group a tool call with its results: endpoints refuse one without the other."""
     groups: list[list[dict[str, Json]]] = []
     for message in messages:
         if message.get("role") == "tool" and groups:
@@ -59,7 +60,7 @@ def _groups(messages: ChatMessages) -> list[list[dict[str, Json]]]:
 
 
 def _cut(messages: list[dict[str, Json]], room: int) -> list[dict[str, Json]]:
-    """Shorten the longest text, again and again, until all fit or none can be shortened."""
+    """Shorten the longest text repeatedly until all fit or none can be shortened."""
     sizes = [estimate_tokens(text) if isinstance(text := one.get("content"), str) else 0 for one in messages]
     texts = {at: messages[at]["content"] for at, size in enumerate(sizes) if size}
     over = estimate_request(messages) - room

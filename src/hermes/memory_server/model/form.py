@@ -1,4 +1,4 @@
-"""The form of a request, which depends on what an endpoint takes, and what a reply means."""
+"""The form of a request, which depends on what the endpoint accepts, and the interpretation of its reply."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hermes.memory_server.model.thoughts import without_thoughts
 from hermes.types import Json, ToolSpec
 
 THINKING_TOKENS = 2048
-"""What an answer may have beyond the tokens that were asked for, once a model was seen to think first."""
-SHRUNK = 0.6
-"""The share of its window that is used once an endpoint said that a request is too long."""
+"""Tokens added to an answer for a model that is known to think first."""
+REDUCED_WINDOW_SHARE = 0.6
+"""Share of the window that is used after an endpoint refused a request as too long."""
 CUT, FILTERED = "length", "content_filter"
-"""Reasons of an end, in the endpoints' words."""
+"""Finish reasons, as endpoints name them."""
 
 
 class ModelQuestion(Struct, frozen=True):
-    """What is asked, before it is put into the form that an endpoint takes."""
+    """A question, before it is put into the form that an endpoint accepts."""
 
     purpose: Purpose
     messages: ChatMessages
@@ -39,7 +39,7 @@ class ModelQuestion(Struct, frozen=True):
 def make_request(
     question: ModelQuestion, endpoint: ModelEndpoint, may_resend: Callable[[], Awaitable[bool]] | None = None
 ) -> ModelRequest:
-    """Put a question into the form that this endpoint takes, cut to its window."""
+    """Put a question into the form that this endpoint accepts, trimmed to its window."""
     messages, tools, form = _adapt(question, endpoint)
     window, answer = _share(question, endpoint)
     fitting = fit_messages(messages, tools, window, answer)
@@ -47,19 +47,19 @@ def make_request(
 
 
 def find_room(question: ModelQuestion, endpoint: ModelEndpoint) -> int:
-    """Return the tokens by which a question may still grow."""
+    """Return the number of tokens by which a question may still grow."""
     messages, tools, _ = _adapt(question, endpoint)
     return room_tokens(messages, tools, *_share(question, endpoint))
 
 
 def _share(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[int, int]:
-    """Return the tokens that are used of the window, and those of them that the answer may have."""
-    window = int(endpoint.model.context_length * (SHRUNK if endpoint.is_tight else 1.0))
+    """Return the tokens of the window that are used, and how many of them the answer may use."""
+    window = int(endpoint.model.context_length * (REDUCED_WINDOW_SHARE if endpoint.is_tight else 1.0))
     return window, answer_tokens(window, question.max_tokens + (THINKING_TOKENS if endpoint.thinks else 0))
 
 
 def _adapt(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[ChatMessages, tuple[ToolSpec, ...], Json]:
-    """Return messages, tools and the form of the answer as this endpoint takes them."""
+    """Return messages, tools and answer format as this endpoint accepts them."""
     messages, tools, orders = question.messages, question.tools, []
     if tools and not endpoint.takes_tools:
         messages, orders, tools = structured.to_text_protocol(messages), [structured.describe_tools(tools)], ()
@@ -72,7 +72,7 @@ def _adapt(question: ModelQuestion, endpoint: ModelEndpoint) -> tuple[ChatMessag
 
 
 def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
-    """Add what the form demands to the first system message."""
+    """Append the instructions that the form requires to the first system message."""
     if not orders:
         return messages
     first, rest = (messages[0], messages[1:]) if messages[0].get("role") == "system" else ({"content": ""}, messages)
@@ -80,7 +80,7 @@ def _with_orders(messages: ChatMessages, orders: Sequence[str]) -> ChatMessages:
 
 
 def read_reply(reply: Reply, question: ModelQuestion) -> ModelAnswer:
-    """Read a whole reply: tool calls, JSON of the schema, or text."""
+    """Interpret a complete reply: tool calls, JSON that follows the schema, or text."""
     reply = replace(reply, text=without_thoughts(reply.text))
     reply = with_written_calls(reply, frozenset(tool.name for tool in question.tools))
     text = reply.text

@@ -1,4 +1,4 @@
-"""Asking a model: counted, capped, within a window and a deadline. What an endpoint does is never raised."""
+"""Requests to a model, with caps, a window and a deadline. Failures of the endpoint are returned, never raised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPAIR = "That cannot be used: {}. Give the same answer again, as JSON that foll
 
 
 class MemoryModel:
-    """The model of one workspace, as its settings are now."""
+    """The model of one workspace, under its current settings."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class MemoryModel:
         endpoint: ModelEndpoint,
         on_answer: Callable[[ModelEndpoint], Awaitable[None]],
     ) -> None:
-        """`on_answer` is called whenever the endpoint has answered."""
+        """Call `on_answer` whenever the endpoint has answered."""
         self._counter = counter
         self._workspace_id = workspace_id
         self._settings = settings
@@ -44,7 +44,7 @@ class MemoryModel:
 
     @property
     def name(self) -> str:
-        """What the endpoint calls it; "" while only the endpoint knows."""
+        """Name of the model at the endpoint; "" until the endpoint reports it."""
         return self.endpoint.model.name
 
     @property
@@ -54,12 +54,12 @@ class MemoryModel:
     def room_tokens(
         self, messages: ChatMessages, *, tools: Sequence[ToolSpec] = (), schema: Json = None, max_tokens: int
     ) -> int:
-        """Return the tokens that still fit into a question, beside its tools, its form and the answer."""
+        """Return the tokens that remain for a question, besides its tools, its form and the answer."""
         return find_room(ModelQuestion("choice", messages, tuple(tools), schema, max_tokens), self.endpoint)
 
     @property
     def model_class(self) -> ModelClass:
-        """The class that was set, else what the self-test found; `point` while that is not known."""
+        """Class from the settings, else from the self-test; `point` until one is known."""
         return self._settings.model_class or self.endpoint.tested or "point"
 
     @property
@@ -67,7 +67,7 @@ class MemoryModel:
         return self._settings.model_class is None and self.endpoint.tested is None
 
     def report(self) -> dict[str, Json]:
-        """Return its name, class and state."""
+        """Return the model's name, class and state."""
         endpoint = self.endpoint
         failed = endpoint.last_failure
         at = None if endpoint.last_failure_at is None else times.to_wire(round(endpoint.last_failure_at * 1e6))
@@ -80,7 +80,7 @@ class MemoryModel:
 
     @property
     def may_hear_guests(self) -> bool:
-        """Whether words of people other than the owner may be sent."""
+        """True if words of people other than the owner may be sent."""
         return self._settings.guests
 
     async def ask(
@@ -93,8 +93,8 @@ class MemoryModel:
         max_tokens: int,
         deadline_seconds: float,
     ) -> ModelAnswer:
-        """Ask once, and once more where the answer does not follow the schema. With `tools` the answer may be tool
-        calls instead. Texts that do not fit the window lose their end."""
+        """Ask once, and once more if the answer does not follow the schema. With `tools` the answer may be tool calls.
+        Texts that exceed the window are shortened."""
         question = ModelQuestion(purpose, messages, tuple(tools), schema, max_tokens)
         try:
             async with asyncio.timeout(deadline_seconds):
@@ -111,7 +111,7 @@ class MemoryModel:
         max_tokens: int,
         deadline_seconds: float,
     ) -> AsyncGenerator[str | ModelAnswer, None]:
-        """Yield pieces of the text as they come, and last the whole answer, which may be tool calls. Wrap it in
+        """Yield pieces of the text as they arrive, then the whole answer, which may be tool calls. Use with
         `contextlib.aclosing`."""
         question = ModelQuestion(purpose, messages, tuple(tools), None, max_tokens)
         end = time.monotonic() + deadline_seconds
@@ -148,7 +148,7 @@ class MemoryModel:
         return again
 
     async def _answer(self, question: ModelQuestion) -> tuple[ModelAnswer, str]:
-        """Send a question, in another form if the first is refused. Returns the answer and its text."""
+        """Send a question, in another form if the first is refused. Return the answer and its text."""
         while True:
             async with aclosing(self._send(question)) as events:
                 last = [event async for event in events if not isinstance(event, str)][-1]
@@ -160,7 +160,7 @@ class MemoryModel:
                 return ModelAnswer(failure=last), ""
 
     def _needs_more(self, failure: ModelFailure, reply: Reply) -> bool:
-        """Return True, once, if a model thought until its tokens were used up."""
+        """Return True, once, if a model used up its answer tokens on thoughts."""
         thought = bool(reply.reasoning) or "<think" in reply.text
         if failure.kind != "truncated" or not thought or self.endpoint.thinks:
             return False
@@ -168,7 +168,7 @@ class MemoryModel:
         return True
 
     def _adapt(self, failure: ModelFailure, question: ModelQuestion) -> bool:
-        """Change the form in which this endpoint is asked. False when there is none left to try."""
+        """Change the form in which this endpoint is asked. Return False if no other form is left."""
         endpoint = self.endpoint
         if failure.kind == "context_too_long" and not endpoint.is_tight:
             endpoint.is_tight = True
@@ -181,7 +181,7 @@ class MemoryModel:
         return True
 
     async def _send(self, question: ModelQuestion) -> AsyncGenerator[str | Reply | ModelFailure, None]:
-        """Send one request, counted: pieces of text, and last the reply or a failure."""
+        """Count and send one request; yield pieces of text, then the reply or a failure."""
         if (refused := self.endpoint.refuse()) is not None:
             yield refused
             return
@@ -205,7 +205,7 @@ class MemoryModel:
                     elif isinstance(event, ModelFailed):
                         outcome, usage = event.kind, event.partial.usage
                         yield call.refused or self.endpoint.failed(event)
-        finally:  # also when nobody wants to hear the rest
+        finally:  # also if the caller stops reading
             await call.close(outcome, usage, said)
 
     def _too_late(self, seconds: float) -> ModelAnswer:

@@ -1,5 +1,6 @@
-"""Which sessions may be sent to a model whose owner keeps guests' words from it: those that are marked, message by
-message, as the owner's own. Whoever writes messages sets the mark in their metadata; what has none is not sent."""
+"""Selection of sessions whose words may be sent to a model that must not receive guests' words. Every message of such a
+session is marked as the owner's in its metadata. The client that writes a message sets the mark; unmarked messages are
+not sent."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from hermes.memory_server.db.tables import messages
 from hermes.types import OWN_MARK
 
 MARKED = or_(*(messages.c.metadata.contains(f'"{OWN_MARK}":{space}true', autoescape=True) for space in ("", " ")))
-"""Metadata is JSON text; a quote inside of one of its strings is escaped, so no text can look like the mark."""
+"""Metadata is JSON text, in which quotes inside strings are escaped, so no text can imitate the mark."""
 
 
 def own_sessions(tx: Tx, session_ids: Iterable[int]) -> set[int]:
-    """Return those of these sessions that have messages, all of which are marked."""
+    """Return the sessions among these that have messages, all of them marked."""
     own: set[int] = set()
     for part in in_parts(sorted(set(session_ids))):
         inside = messages.c.session_id.in_(part)

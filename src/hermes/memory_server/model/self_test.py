@@ -1,4 +1,4 @@
-"""A fixed test of what a model can be trusted with: to point at a line, or also to write from quotes."""
+"""A fixed test of a model's class: it can point at a line, or also write a sentence from quotes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS = re.compile(r"\d+")
 
 
 async def try_out(model: MemoryModel) -> ModelClass | None:
-    """Return the class that a model has shown; None while it cannot be asked."""
+    """Return the class that the model's answers show; None if it cannot be asked now."""
     points = []
     for question, right in CHOICES:
         answer = await model.ask(
@@ -46,7 +46,7 @@ async def try_out(model: MemoryModel) -> ModelClass | None:
 
 
 def _is_faithful(text: str) -> bool:
-    """Whether a sentence says what line 2 says and cites it, and no number is made up."""
+    """Return True if a sentence gives the facts of line 2, cites it, and invents no number."""
     numbers = set(NUMBERS.findall(text))
     return "[2]" in text and {"9", "14"} <= numbers <= {"2", "9", "14"}
 

@@ -1,4 +1,4 @@
-"""Which model a memory folder uses: the file `model.json` in it, which `hermes memory model` writes."""
+"""Model settings of a memory folder: its file `model.json`, which `hermes memory model` writes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hermes.llm.endpoint import Endpoint
 log = logging.getLogger(__name__)
 FILE = "model.json"
 ModelClass = Literal["point", "compose"]
-"""`point`: asked yes/no and which. `compose`: also writes answers and summaries out of numbered quotes."""
+"""`point`: answers yes/no and which. `compose`: also writes answers and summaries from numbered quotes."""
 ModelSource = Literal["off", "own", "host", "env"]
-"""Where the address comes from: this file, the host's model (copied here after a yes), or the environment."""
+"""Where the address comes from: this file, the host's model (copied here after consent), or the environment."""
 OPENAI_URL = "https://api.openai.com/v1"
 MAX_FILE_BYTES = 1024 * 1024
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 1024, 100_000_000
 GUESSED_WINDOW_TOKENS = 8192
-"""For an endpoint that does not tell how long its context is."""
+"""Window of an endpoint that does not report its context length."""
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "name": ("HERMES_MEMORY_MODEL_NAME", "DERIVER_MODEL"),
     "window": ("HERMES_MEMORY_MODEL_WINDOW",),
@@ -35,45 +35,45 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "cap_calls": ("HERMES_MEMORY_MODEL_CAP_CALLS",),
     "cap_tokens": ("HERMES_MEMORY_MODEL_CAP_TOKENS",),
 }
-"""Environment variables by field, the first that is set wins; those after our own are Honcho's."""
+"""Environment variables by field; the first one that is set counts. Honcho's names follow ours."""
 ADDRESSES = (
     ("HERMES_MEMORY_MODEL_URL", "HERMES_MEMORY_MODEL_KEY"),
     ("LLM_OPENAI_COMPATIBLE_BASE_URL", "LLM_OPENAI_COMPATIBLE_API_KEY"),
 )
-"""Variables of an address and of the key that goes there, and nowhere else. Without one, Honcho's `LLM_OPENAI_API_KEY`
-goes to OpenAI."""
+"""Environment variables of an address and of the key for it; the key is never sent elsewhere. Without an address,
+Honcho's `LLM_OPENAI_API_KEY` is sent to OpenAI."""
 
 
 class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The model of a folder, or of one of its workspaces. Caps are per workspace and day (UTC)."""
+    """The model of a folder, or of one of its workspaces. Caps apply per workspace and day (UTC)."""
 
     source: ModelSource = "off"
     url: str = ""
     name: str = ""
-    """Empty for the first model of the endpoint's list that talks."""
+    """Empty for the first chat model in the endpoint's list."""
     key: str = ""
     key_env: str = ""
-    """The environment variable that holds the key, in place of `key`."""
+    """Environment variable that holds the key, instead of `key`."""
     window: int | None = None
-    """Tokens of context; None for what the endpoint tells."""
+    """Context length in tokens; None to use the length that the endpoint reports."""
     model_class: ModelClass | None = None
-    """None: a self-test at the first use decides."""
+    """Class of the model; None to determine it by a self-test at the first use."""
     cap_calls: int = 2_000
     cap_tokens: int = 2_000_000
     guests: bool = False
-    """Whether words of people other than the owner may be sent."""
+    """True if words of people other than the owner may be sent."""
     workspaces: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Fields that differ in single workspaces, by the workspace's name."""
+    """Settings that differ in single workspaces, by the workspace's name."""
 
     def __repr__(self) -> str:
         return f"ModelSettings({self.source}, {self.name})"
 
     def check(self, where: str = "the memory model") -> None:
-        """Raise SettingsError, which names place, field, value and what is allowed, for values that cannot be used."""
+        """Raise SettingsError for an invalid value; the error names the place, field, value and allowed values."""
         if self.source == "off":
             return
         if self.source != "env" and not self.url:
-            raise SettingsError(f"{where}: there is no `url`", hint="`hermes memory model --url URL` sets one")
+            raise SettingsError(f"{where}: `url` is missing", hint="`hermes memory model --url URL` sets one")
         if self.window is not None and not MIN_WINDOW_TOKENS <= self.window <= MAX_WINDOW_TOKENS:
             allowed = f"{MIN_WINDOW_TOKENS:,} to {MAX_WINDOW_TOKENS:,} tokens"
             raise SettingsError(f"{where}: `window` is {self.window:,}; allowed are {allowed}", hint="")
@@ -88,24 +88,24 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
                 raise SettingsError(f"{where}: {error}", hint=error.hint) from error
 
     def check_all(self, where: str) -> None:
-        """As `check`, for every workspace, too."""
+        """Check the settings of the folder and of every workspace."""
         self.check(where)
         for name in self.workspaces:
             self.for_workspace(name).check(f"{where}, workspace '{name}'")
 
     def for_workspace(self, name: str) -> ModelSettings:
-        """Return the settings of one workspace. Raises SettingsError for values that cannot be used."""
+        """Return the settings of one workspace. Raise SettingsError for invalid values."""
         found = self.workspaces.get(name)
         if not found:
             return self
         own = _convert({**asdict(self), **found, "workspaces": {}}, f"of workspace '{name}'")
         if own.url == self.url or is_same_place(own.url, self.url):
             return own
-        # A key goes to no other place than it was given for.
+        # A key is sent only to the server for which it was given.
         return msgspec.structs.replace(own, key=found.get("key", ""), key_env=found.get("key_env", ""))
 
     def resolved(self, env: Mapping[str, str]) -> ModelSettings:
-        """Return the settings with what they take from the environment. Raises SettingsError as `check` does."""
+        """Return the settings completed from the environment. Raise SettingsError as `check` does."""
         if self.source == "env":
             given = {name: value for name, names in VARIABLES.items() if (value := first_set(env, names))}
             found = _convert({**asdict(self), **given, **_address(env)}, "in the environment", strict=False)
@@ -120,23 +120,23 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 def is_same_place(url: str, other: str) -> bool:
-    """Return True if two URLs are of the same server."""
+    """Return True if two URLs belong to the same server."""
     return bool(other) and Endpoint.parse(url).netloc == Endpoint.parse(other).netloc
 
 
 def _address(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the URL and key that the environment names."""
+    """Return the URL and key that the environment defines."""
     for url, key in ADDRESSES:
         if address := env.get(url, "").strip():
             return {"url": address, "key": env.get(key, "").strip()}
     if key := first_set(env, ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_API_KEY")):
         return {"url": OPENAI_URL, "key": key}
     hint = "Set HERMES_MEMORY_MODEL_URL, or use `hermes memory model --url URL`"
-    raise SettingsError("the environment names no address of a memory model", hint=hint)
+    raise SettingsError("the environment sets no URL of a memory model", hint=hint)
 
 
 def first_set(env: Mapping[str, str], names: tuple[str, ...]) -> str:
-    """Return the first of these variables that is not empty, else ""."""
+    """Return the first variable that is not empty, else ""."""
     return next((value for name in names if (value := env.get(name, "").strip())), "")
 
 
@@ -148,19 +148,19 @@ def _convert(value: Mapping[str, Any], where: str, *, strict: bool = True) -> Mo
 
 
 def read_settings(folder: Path) -> ModelSettings | None:
-    """Read the folder's file; None where there is none. Raises SettingsError for a file that cannot be used, also
-    for one with a key in it that others may read."""
+    """Read the folder's file; None if it does not exist. Raise SettingsError if it is invalid, or holds a key and is
+    readable by others."""
     path = folder / FILE
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
-            raise OSError(errno.EINVAL, "it is no file of settings")
+            raise OSError(errno.EINVAL, "it is not a settings file")
         settings = msgspec.json.decode(path.read_bytes(), type=ModelSettings)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        hint = "Mend it, or `hermes memory model --off` (or --url, --host, --env) writes it anew"
+        hint = "Correct it, or replace it with `hermes memory model --off` (or --url, --host, --env)"
         raise SettingsError(f"cannot use {path}: {why}", hint=hint) from error
     has_key = settings.key or any(one.get("key") for one in settings.workspaces.values())
     if has_key and os.name != "nt" and found.st_mode & 0o077:
@@ -170,12 +170,13 @@ def read_settings(folder: Path) -> ModelSettings | None:
 
 
 def to_json(settings: ModelSettings) -> str:
-    """Return what the file holds."""
+    """Return the contents of the settings file."""
     return msgspec.json.format(msgspec.json.encode(settings)).decode() + "\n"
 
 
 class SettingsFile:
-    """The settings of a folder as they are now: the file's state is compared at each use. Without a folder: off."""
+    """The current settings of a folder: each use checks whether the file has changed. Without a folder the model is
+    off."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class SettingsFile:
         env: Callable[[], Mapping[str, str]] = dict,
         default: ModelSettings = ModelSettings(),  # noqa: B008 - frozen
     ) -> None:
-        """`env` gives the variables in which keys and settings may be, `default` what holds without a file."""
+        """`env` returns the variables that may hold keys and settings; `default` applies if the file does not exist."""
         self._folder = folder
         self._env = env
         self._default = default
@@ -192,16 +193,16 @@ class SettingsFile:
         self._settings = ModelSettings()
         self._by_workspace: dict[str, ModelSettings | None] = {}
         self.problem: str | None = None
-        """Why the settings cannot be used; no model is asked then."""
+        """The reason why the settings are invalid; no model is used then."""
 
     @property
     def settings(self) -> ModelSettings:
-        """The folder's settings, also while they cannot be used."""
+        """The folder's settings, even while they are invalid."""
         self.version()
         return self._settings
 
     def version(self) -> int:
-        """Return how often the file was seen to have changed, 1 at first. A file that has changed is read."""
+        """Return the number of file states seen, starting at 1. A changed file is read."""
         state = self._state()
         if state == self._seen:
             return self._version
@@ -216,7 +217,7 @@ class SettingsFile:
         return self._version
 
     def find(self, workspace: str) -> ModelSettings | None:
-        """Return the settings to use in a workspace, keys resolved; None where no model may be asked."""
+        """Return the settings of a workspace, with keys resolved; None if it may use no model."""
         self.version()
         if workspace not in self._by_workspace:
             self._by_workspace[workspace] = self._resolve(workspace)

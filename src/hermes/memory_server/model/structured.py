@@ -1,4 +1,4 @@
-"""JSON in what a model wrote: found, mended where it is damaged in the usual ways, and checked against a schema."""
+"""JSON in the text of a model: found, repaired if it is damaged in the usual ways, and checked against a schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes.types import Json, ToolSpec
 
 FENCED = re.compile(r"```[a-zA-Z]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 MAX_STARTS = 20
-"""Brackets at which JSON is looked for, and places at which a cut one is closed."""
+"""Brackets at which JSON is tried, and places at which truncated JSON is closed."""
 SCHEMA_ORDER = "Answer with one JSON object that follows this schema, and with nothing else:"
 TOOLS_ORDER = (
     'To use a tool, answer with nothing but {{"name": NAME, "arguments": {{...}}}}; you are then given its result. '
@@ -28,7 +28,8 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def read_json(text: str, schema: Json) -> tuple[Json, str | None]:
-    """Return the first value in the text that fits the schema, else None and what is wrong with the best one."""
+    """Return the first value in the text that fits the schema, else None and what is wrong with the first value
+    found."""
     problem = None
     for value in find_values(text):
         wrong = find_mismatch(value, schema)
@@ -39,7 +40,7 @@ def read_json(text: str, schema: Json) -> tuple[Json, str | None]:
 
 
 def find_values(text: str) -> Iterator[Json]:
-    """Yield the JSON objects and lists in a text, whole ones before mended ones."""
+    """Yield the JSON objects and lists in a text, intact ones before repaired ones."""
     places = [*(found.group(1) for found in FENCED.finditer(text)), text]
     starts = [place[at.start() :] for place in places for at in list(re.finditer(r"[\[{]", place))[:MAX_STARTS]]
     decoder = json.JSONDecoder()
@@ -49,11 +50,11 @@ def find_values(text: str) -> Iterator[Json]:
         except (ValueError, RecursionError):
             continue
     for start in starts[:2]:
-        yield from _mended(start)
+        yield from _repaired(start)
 
 
-def _mended(text: str) -> Iterator[Json]:
-    """Yield what the text is with trailing commas dropped and its open brackets closed, the longest first."""
+def _repaired(text: str) -> Iterator[Json]:
+    """Yield the text with trailing commas removed and open brackets closed, the longest version first."""
     ends = list(_ends(text))
     for end, closing in ends[: -MAX_STARTS - 1 : -1]:
         try:
@@ -63,7 +64,7 @@ def _mended(text: str) -> Iterator[Json]:
 
 
 def _ends(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where the text may end, with what closes it there: after each value, and at its very end."""
+    """Yield positions at which the text may end, with the brackets that close it: after each value, and at the end."""
     stack: list[str] = []
     quoted = escaped = False
     for at, character in enumerate(text):
@@ -85,8 +86,8 @@ def _ends(text: str) -> Iterator[tuple[int, str]]:
 
 
 def find_mismatch(value: Json, schema: Json, where: str = "the answer") -> str | None:
-    """Return what of a value does not follow the schema, None when all of it does. Only the usual words are known:
-    type, properties, required, items, enum, const, anyOf."""
+    """Return the first violation of the schema, None for a valid value. Supported keywords: type, properties, required,
+    items, enum, const, anyOf."""
     if not isinstance(schema, dict):
         return None
     if isinstance(options := schema.get("anyOf"), list) and options:
@@ -124,18 +125,18 @@ def _inner_mismatch(value: Json, schema: Mapping[str, Json], where: str) -> str 
 
 
 def describe_schema(schema: Json) -> str:
-    """Return what tells a model the form of its answer."""
+    """Return the instruction that asks a model for the schema."""
     return f"{SCHEMA_ORDER}\n{json.dumps(schema, ensure_ascii=False, separators=(',', ':'))}"
 
 
 def describe_tools(tools: Sequence[ToolSpec]) -> str:
-    """Return what tells a model of its tools where the endpoint has no place for them."""
+    """Return the instruction that describes tools, for endpoints that do not accept them."""
     lines = (f"- {tool.name}: {tool.description} {json.dumps(tool.parameters, ensure_ascii=False)}" for tool in tools)
     return TOOLS_ORDER.format("\n".join(lines))
 
 
 def to_text_protocol(messages: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
-    """Return the messages with tool calls and their results as plain text."""
+    """Return the messages with tool calls and their results written as plain text."""
     found: list[dict[str, Json]] = []
     for message in messages:
         if message.get("role") == "tool":

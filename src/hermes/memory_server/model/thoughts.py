@@ -1,4 +1,4 @@
-"""What a model thinks aloud between tags, taken out of its text, whole or as it comes."""
+"""Removal of the thoughts that a model writes between tags, from a whole text or from a stream."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ TAG_CHARS = len("</reasoning>")
 
 
 def without_thoughts(text: str) -> str:
-    """Return the text without thoughts. A model may forget the end of them, and an endpoint their beginning."""
+    """Return the text without thoughts. A model may omit their end, and an endpoint their beginning."""
     visible = VisibleText()
     shown = visible.add(text)
     return (shown + visible.end()).strip()
 
 
 class VisibleText:
-    """Lets what is no thought through, of a text that comes in pieces."""
+    """A filter that removes thoughts from a text that arrives in pieces."""
 
     def __init__(self) -> None:
         self._rest = ""
         self._is_thought = self._is_begun = False
 
     def add(self, piece: str) -> str:
-        """Return what can be shown by now. What may become a tag is held back."""
+        """Add a piece and return the text that can be shown. What may become a tag is held back."""
         self._rest += piece
         shown = ""
         while (tag := (CLOSING if self._is_thought else OPENING).search(self._rest)) is not None:
             shown += "" if self._is_thought else self._rest[: tag.start()]
             self._rest = self._rest[tag.end() :]
             self._is_thought = not self._is_thought
-        if not self._is_thought and (tag := CLOSING.search(self._rest)) is not None:  # nothing began it
+        if (
+            not self._is_thought and (tag := CLOSING.search(self._rest)) is not None
+        ):  # a closing tag without an opening one
             shown, self._rest = "", self._rest[tag.end() :]
         held = self._rest.rfind("<", -TAG_CHARS)
         done = len(self._rest) if held < 0 else held
@@ -43,6 +45,6 @@ class VisibleText:
         return shown
 
     def end(self) -> str:
-        """Return what was held back, once the text is over."""
+        """End the text and return what was held back."""
         rest, self._rest = self._rest, ""
         return "" if self._is_thought else rest

@@ -1,4 +1,4 @@
-"""Alembic's door: it works on the connection that `db.schema` hands over, inside its transaction."""
+"""The Alembic environment. It uses the connection and the transaction that `db.schema` passes."""
 
 from __future__ import annotations
 

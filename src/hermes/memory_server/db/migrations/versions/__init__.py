@@ -1,1 +1,1 @@
-"""The history of the tables; `db.schema.open_database` applies what is missing."""
+"""Migrations in order; `db.schema.open_database` applies those that are missing."""

@@ -1,4 +1,4 @@
-"""The first tables, as SQLite files of that version have them; no other database is as old."""
+"""The first tables. Only SQLite files are as old as this version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make everything."""
+    """Create all tables."""
     script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in script.split(";\n"):
         if statement.strip():

@@ -1,4 +1,4 @@
-"""What a folder says of itself, and an index that finds the next job of each kind."""
+"""The table `meta`, and an index that finds the next job of each kind."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ revision = "0002"
 down_revision = "0001"
 OPEN_JOB = "state IN ('pending', 'running')"
 KNOWN = {"format": "1", "embedder": "wordllama/l2_supercat_256", "dimension": "256"}
-"""Earlier versions had no other embedder."""
+"""Values for existing folders: earlier versions had no other embedder."""
 
 
 def upgrade() -> None:
-    """Add the table and write down what was true of every folder so far."""
+    """Create the table and the index, and fill in what holds for every existing folder."""
     meta = op.create_table(
         "meta",
         sa.Column("name", sa.Text, primary_key=True, nullable=False),

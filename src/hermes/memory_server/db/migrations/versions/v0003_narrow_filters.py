@@ -1,4 +1,4 @@
-"""Indexes for filters on dates and metadata, and for members that observe; deleted conclusions leave the file."""
+"""Indexes for filters on dates and metadata, and for observing members; deleted conclusions are purged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hermes.memory_server.db.matching import facts_of
 
 revision = "0003"
 down_revision = "0002"
-BATCH = 1000
+BATCH_ROWS = 1000
 
 
 def upgrade() -> None:
-    """Add the indexes, and fill that of metadata from the messages there are."""
+    """Create the indexes, and fill the index of metadata from the messages."""
     op.create_index("messages_by_session_date", "messages", ["session_id", "created_at"])
     op.create_index("messages_by_workspace_date", "messages", ["workspace_id", "created_at"])
     where = sa.text("left_seq IS NULL AND observe_others")
@@ -34,7 +34,7 @@ def _keep_facts(connection: sa.Connection) -> None:
     query = (
         "SELECT id, workspace_id, metadata FROM messages WHERE id > :last AND metadata <> '{}' ORDER BY id LIMIT :most"
     )
-    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH}).all():
+    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH_ROWS}).all():
         kept = [{"w": row[1], "f": fact, "m": row[0]} for row in rows for fact in facts_of(row[2])]
         if kept:
             connection.execute(sa.text("INSERT INTO message_facts VALUES (:w, :f, :m)"), kept)

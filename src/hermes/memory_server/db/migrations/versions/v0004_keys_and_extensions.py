@@ -1,4 +1,4 @@
-"""First answers to requests that carry a key; which conclusions came from which messages, and what they said before."""
+"""First responses to requests with an idempotency key; source messages and earlier versions of conclusions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from alembic import op
 
 revision = "0004"
 down_revision = "0003"
-BATCH = 1000
+BATCH_ROWS = 1000
 
 
 def upgrade() -> None:
-    """Add the tables, and fill in where the conclusions there are came from."""
+    """Create the tables, and fill in the sources of existing conclusions."""
     op.create_table(
         "answers",
         sa.Column("workspace_id", sa.Integer, primary_key=True, nullable=False),
@@ -51,7 +51,7 @@ def _link_messages(connection: sa.Connection) -> None:
     query = (
         "SELECT id, message_ids FROM conclusions WHERE id > :last AND message_ids IS NOT NULL ORDER BY id LIMIT :most"
     )
-    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH}).all():
+    while rows := connection.execute(sa.text(query), {"last": last, "most": BATCH_ROWS}).all():
         linked = [{"m": message, "c": row[0]} for row in rows for message in {*json.loads(row[1])}]
         if linked:
             connection.execute(sa.text("INSERT INTO conclusion_messages VALUES (:m, :c)"), linked)

@@ -1,4 +1,4 @@
-"""Merges of peers, and what they moved; conclusions that were drawn from others are found fast."""
+"""Merges of peers with the rows they moved, and an index of derived conclusions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Add the tables and the index."""
+    """Create the tables and the index."""
     drawn = sa.text("source_ids IS NOT NULL")
     op.create_index("conclusions_drawn", "conclusions", ["collection_id"], sqlite_where=drawn, postgresql_where=drawn)
     op.create_table(

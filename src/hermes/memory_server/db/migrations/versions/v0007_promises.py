@@ -1,4 +1,4 @@
-"""What was promised and given up is tried again; the answers that show a copy of a session are found by its name."""
+"""Retries of failed deletions and merges, and an index of the responses to session copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROMISED = "'delete_session', 'delete_workspace', 'delete_peer', 'delete_message
 
 
 def upgrade() -> None:
-    """Add the index, and let deletions and merges wait again that had failed for good."""
+    """Create the index, and requeue deletions and merges that had failed permanently."""
     where = sa.text("route = 'clone'")
     op.create_index(
         "answers_of_clones", "answers", ["workspace_id", "answer"], sqlite_where=where, postgresql_where=where

@@ -10,7 +10,7 @@ down_revision = "0007"
 
 
 def upgrade() -> None:
-    """Two tables, empty: they are filled in the background."""
+    """Create two empty tables, which a background task fills."""
     op.create_table(
         "finer_vectors",
         sa.Column("workspace_id", sa.Integer, primary_key=True),

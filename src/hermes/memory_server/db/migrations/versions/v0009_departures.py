@@ -1,4 +1,4 @@
-"""Which messages left a workspace."""
+"""Messages that were removed from a workspace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """A table, empty: of what left before, nobody knows, and whoever was behind then reads everything."""
+    """Create an empty table. Earlier removals are unknown, so caches from before read everything again."""
     op.create_table(
         "departures",
         sa.Column("workspace_id", sa.Integer, primary_key=True),

@@ -1,4 +1,4 @@
-"""Which messages the second embedder is to embed again, and which it refused."""
+"""Messages that the second embedder has to embed again, or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """A table with every message that lost its vector because one before it was deleted."""
+    """Create the table, with every message that lost its vector because an earlier one was deleted."""
     op.create_table(
         "finer_again",
         sa.Column("workspace_id", sa.Integer, primary_key=True),

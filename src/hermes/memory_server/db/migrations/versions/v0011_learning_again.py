@@ -1,4 +1,4 @@
-"""Learning, summaries, dreams and scopes that were given up are tried again."""
+"""Retries of failed learning, summaries, dreams and scopes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Let these jobs wait again. Peers that were deleted or merged since, and scopes that the session has left, learn
-    nothing from them."""
+    """Requeue these jobs. Peers deleted or merged since, and scopes that the session has left, learn nothing from
+    them."""
     op.execute(
         """
         DELETE FROM job_observers WHERE EXISTS (

@@ -1,4 +1,4 @@
-"""Conclusions say what kind of thing they are that always holds. Those that are there are read in the background."""
+"""The kind of a conclusion that always holds. Existing conclusions are classified in the background."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUEUE = sa.text(
 
 
 def upgrade() -> None:
-    """Add the column, and queue the reading of what is there."""
+    """Add the column, and queue the classification of existing conclusions."""
     op.add_column("conclusions", sa.Column("standing", sa.Text))
     columns = ["collection_id", "standing", "id"]
     op.create_index("conclusions_standing", "conclusions", columns, sqlite_where=WHERE, postgresql_where=WHERE)

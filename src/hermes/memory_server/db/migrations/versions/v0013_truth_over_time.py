@@ -1,4 +1,4 @@
-"""Conclusions hold for a time; what was deleted is remembered by a hash; messages of a conclusion are in one table."""
+"""Validity times of conclusions, hashes of what was deleted, and one table for the messages of conclusions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUPERSEDED, RETIRED = sa.text("superseded_by IS NOT NULL"), sa.text("retired_at 
 
 
 def upgrade() -> None:
-    """Add columns and tables. Conclusions that are there already stay as they are: nothing is superseded afterwards."""
+    """Add columns and tables. Existing conclusions are unchanged: none is superseded retroactively."""
     op.drop_column("conclusions", "message_ids")
     for name in COLUMNS:
         op.add_column("conclusions", sa.Column(name, sa.Integer))

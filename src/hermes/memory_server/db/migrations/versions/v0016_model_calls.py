@@ -1,4 +1,4 @@
-"""Requests to a model, each a row."""
+"""A log of requests to a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0013"
 
 
 def upgrade() -> None:
-    """A table, empty: no version before asked a model."""
+    """Create an empty table: no earlier version used a model."""
     op.create_table(
         "model_calls",
         sa.Column("id", sa.Integer, primary_key=True),

@@ -10,7 +10,7 @@ down_revision = "0016"
 
 
 def upgrade() -> None:
-    """A table, empty: earlier dreams left no report."""
+    """Create an empty table: earlier dreams left no report."""
     op.create_table(
         "dreams",
         sa.Column("id", sa.Integer, primary_key=True),

@@ -18,7 +18,7 @@ def _whole(name: str) -> sa.Column[int]:
 
 
 def upgrade() -> None:
-    """Four tables, empty: nobody signed in before."""
+    """Create four empty tables: signing in is new."""
     op.create_table(
         "oauth_clients", sa.Column("name", sa.Text, primary_key=True), _text("redirects"), _whole("created_at")
     )

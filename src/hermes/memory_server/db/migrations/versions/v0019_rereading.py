@@ -1,5 +1,5 @@
-"""What an earlier version left is read again in the background: marks of messages, conclusions, and messages of
-workspaces in which nothing was ever deleted."""
+"""Rereading of an earlier version's data in the background: traits of messages, conclusions, and messages of workspaces
+from which nothing was ever deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKS = (
     "AND (SELECT count(*) = max(id) FROM messages) AND (SELECT count(*) = coalesce(max(id), 0) FROM conclusions) "
     "GROUP BY w.id",
 )
-"""Ids are never used again, so a gap in them shows that something was deleted, in whichever workspace."""
+"""Ids are never reused, so a gap shows that something was deleted, in some workspace."""
 QUEUE = sa.text(
     "INSERT INTO jobs (kind, unit, workspace_id, payload, created_at) SELECT 'reread', 'reread', 0, '{}', :at "
     "WHERE EXISTS (SELECT 1 FROM meta WHERE name LIKE 'reread:%')"
@@ -30,7 +30,7 @@ QUEUE = sa.text(
 
 
 def upgrade() -> None:
-    """Note how far each pass goes, and queue the work."""
+    """Record the range of each pass, and queue the job."""
     connection = op.get_bind()
     for mark in MARKS:
         connection.execute(sa.text(f"INSERT INTO meta (name, value) {mark}"))
