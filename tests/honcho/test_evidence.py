@@ -18,7 +18,7 @@ from hermes.honcho.evidence import (
     write_quotes,
 )
 from hermes.honcho.injection import EVIDENCE, STANDING, SUPPLEMENT, Section, budget_chars, compose
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, SupersededStatement
+from hermes.honcho.recall_reader import RecalledChange, RecalledConclusion, RecalledMessage
 from hermes.memory.provider import Part
 from hermes.memory_server.api.health import EXTENSIONS
 from tests.honcho.between import Asked, Instead, like_a_model
@@ -48,7 +48,7 @@ def test_relative_time_is_worked_out_behind_the_quote() -> None:
 
 def superseded(text: str, newer: str) -> ScoredMessage:
     """A message of 8 May with a statement that another one changed on 10 May."""
-    statement = SupersededStatement("ann: I live in Lisbon", f"ann: {newer}", "2023-05-10T10:00:00Z")
+    statement = RecalledChange("ann: I live in Lisbon", f"ann: {newer}", "2023-05-10T10:00:00Z")
     return ScoredMessage(found(text)[0].message, superseded=[statement])
 
 

@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from hermes.fence import disarm
 from hermes.honcho.recall_reader import (
+    RecalledChange,
     RecalledConclusion,
     RecalledMessage,
     RecalledStanding,
-    SupersededStatement,
 )
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.relative_times import write_out
@@ -65,7 +65,7 @@ class ScoredMessage(Struct, frozen=True):
     message: RecalledMessage
     score: float = 0.0
     certainty: float = 1.0
-    superseded: Sequence[SupersededStatement] = ()
+    superseded: Sequence[RecalledChange] = ()
 
 
 class RecalledEvidence(Struct, frozen=True):
@@ -135,9 +135,7 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
     return (*first[:MAX_LEADING_QUOTES], *concluded.values(), *first[MAX_LEADING_QUOTES:])
 
 
-def _mark_superseded(
-    text: str, said_on: datetime, superseded: Iterable[SupersededStatement], quoted: Iterable[str]
-) -> str:
+def _mark_superseded(text: str, said_on: datetime, superseded: Iterable[RecalledChange], quoted: Iterable[str]) -> str:
     """Return the text with what its relative times mean, and behind each statement that no longer holds since when, and
     what was said instead, unless that is quoted before."""
     marks: dict[int, str] = {}
@@ -156,7 +154,7 @@ def _mark_superseded(
     return "".join((*parts, write_out(text[done:], said_on)))
 
 
-def _mark(superseded: SupersededStatement, newer: str) -> str:
+def _mark(superseded: RecalledChange, newer: str) -> str:
     said_on = datetime.fromisoformat(superseded.newer_said_at)
     said = write_out(shorten(newer, MAX_NEWER_CHARS, placeholder=" …"), said_on)
     return f" (no longer so since {_day(said_on)}" + (f': "{said}")' if said else ")")

@@ -80,7 +80,7 @@ class RecalledMessage(Struct, frozen=True):
     session_id: str = ""
 
 
-class SupersededStatement(Struct, frozen=True):
+class RecalledChange(Struct, frozen=True):
     """A statement of a message that no longer holds, and what was said instead, and when."""
 
     content: str
