@@ -1,10 +1,11 @@
-"""Scores which questions memory admits not to know: `python -m bench.admission DATA` (a folder of conversations).
+"""Scores which questions memory admits not to know: `python -m bench.admission FOLDER [--plain]`.
 
-DATA holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
+FOLDER holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
 `abstention`). To these come the two lives of `bench.life` with their questions and those of `near_questions.jsonl`,
 questions of other conversations under the names of this one, and questions that nobody spoke of. The regression of
 `hermes.ranking.admission` is fitted on all conversations but one, for each, and judged on that one. Prints the share
 that is refused, by the least likelihood, and the numbers for the source; the curve goes beside the results.
+With `--plain` it does without finer vectors, which take half an hour for BEAM on two processors.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def fill(client: httpx.Client, one: Conversation) -> None:
             client.post(path, json={"messages": given}).raise_for_status()
 
 
-async def look(folder: Path, asked: Sequence[Asked]) -> list[tuple[Asked, AnswerFeatures]]:
+async def look(folder: Path, asked: Sequence[Asked], finer: MiniLm | None) -> list[tuple[Asked, AnswerFeatures]]:
     """Search for each question in this process, without and with finer vectors, and return it with its features."""
-    database, vectors, finer = open_database(folder), WordVectors(), MiniLm()
+    database, vectors = open_database(folder), WordVectors()
     index = VectorIndex(vectors.space.dimension)
 
     def run(tx: Tx, one: Asked, question: SearchQuestion) -> AnswerFeatures | None:
@@ -131,9 +132,12 @@ async def look(folder: Path, asked: Sequence[Asked]) -> list[tuple[Asked, Answer
     found = []
     for one in asked:
         plain = SearchQuestion(one.text, vectors.direction(one.text), vectors.direction)
-        bare = await database.read(lambda tx: without_names(tx, workspace_id_of(tx, one.conversation), one.text))  # noqa: B023
-        [vector] = await finer.embed([bare])
-        for question in (plain, replace(plain, finer=Finer(str(SPACE), vector))):
+        questions = [plain]
+        if finer is not None:
+            bare = await database.read(lambda tx: without_names(tx, workspace_id_of(tx, one.conversation), one.text))  # noqa: B023
+            [vector] = await finer.embed([bare])
+            questions.append(replace(plain, finer=Finer(str(SPACE), vector)))
+        for question in questions:
             features = await database.read(lambda tx: run(tx, one, question))  # noqa: B023
             found += [] if features is None else [(one, features)]
     await database.close()
@@ -208,7 +212,7 @@ def _people(talk: Conversation) -> list[str]:
     return [*dict.fromkeys(turn["speaker"] for turn in talk.turns)]
 
 
-def run(folder: Path) -> None:
+def run(folder: Path, *, plain: bool) -> None:
     talks = list(read_conversations(folder))
     if not talks:
         sys.exit(f"{folder} holds no conversations: see the first lines of bench/admission.py")
@@ -220,11 +224,12 @@ def run(folder: Path) -> None:
                     fill(client, talk)
             for name in LIVES:
                 life.tell(Honcho(base_url=url, workspace_id=name, api_key="none"), name)
-            life.wait_until_finer(url)
+            if not plain:
+                life.wait_until_finer(url)
         finally:
             process.terminate()
             process.wait()
-        found = asyncio.run(look(Path(data), [*list_questions(talks)]))
+        found = asyncio.run(look(Path(data), [*list_questions(talks)], None if plain else MiniLm()))
     kept = [one for one, _ in found]
     rows = np.array([astuple(features) for _, features in found])
     show(judge(rows, kept), kept)
@@ -239,6 +244,7 @@ def _weights(asked: Sequence[Asked]) -> Numbers:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    given = [argument for argument in sys.argv[1:] if argument != "--plain"]
+    if len(given) != 1:
         sys.exit(__doc__)
-    run(Path(sys.argv[1]))
+    run(Path(given[0]), plain="--plain" in sys.argv)

@@ -29,10 +29,13 @@ def test_memory_shows_both_sides_says_why_and_undoes(folder: Path) -> None:
             "/memory search Lisbon\n/memory why 1\n/memory search Porto\n/memory why 1\n/memory undo 1\n/memory why 1\n"
         )
         listed = fresh.hermes("memory", "list", "Lisbon").out
+        fresh.chat("-q", "What do you know of Lisbon?")
+        explained = fresh.hermes("memory", "explain").out
         shown = chat(fresh.env, said=typed)
         told = shown.out + shown.err
     for ended in (told, listed):
         assert "no longer so since " in ended, "the older one says until when it held"
+    assert "I live in Lisbon. (no longer so since " in explained
     assert "since then: I moved to Porto last week." in told
     assert "before, this held: I live in Lisbon." in told
     assert "Undone. Both hold: I moved to Porto last week." in told

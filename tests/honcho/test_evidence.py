@@ -18,7 +18,7 @@ from hermes.honcho.evidence import (
     write_quotes,
 )
 from hermes.honcho.injection import EVIDENCE, STANDING, SUPPLEMENT, Section, budget_chars, compose
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage
+from hermes.honcho.recall_reader import RecalledChange, RecalledConclusion, RecalledMessage
 from hermes.memory.provider import Part
 from hermes.memory_server.api.health import EXTENSIONS
 from tests.honcho.between import Asked, Instead, like_a_model
@@ -44,6 +44,27 @@ def test_relative_time_is_worked_out_behind_the_quote() -> None:
     assert quoted(found("I found my cat yesterday. She is well.")) == [
         "ann: I found my cat yesterday. (7 May 2023) She is well."
     ]
+
+
+def superseded(text: str, newer: str) -> ScoredMessage:
+    """A message of 8 May with a statement that another one changed on 10 May."""
+    statement = RecalledChange("ann: I live in Lisbon", f"ann: {newer}", "2023-05-10T10:00:00Z")
+    return ScoredMessage(found(text)[0].message, superseded=[statement])
+
+
+def test_statement_that_was_superseded_is_marked_with_what_holds() -> None:
+    mark = '(no longer so since 10 May 2023: "I moved to Porto last week. (week of 1 May 2023)")'
+    assert quoted([superseded("I live in Lisbon. I saw a film yesterday.", "I moved to Porto last week.")]) == [
+        f"ann: I live in Lisbon. {mark} I saw a film yesterday. (7 May 2023)"
+    ]
+    assert quoted([superseded("I left it all.", "I moved to Porto.")]) == ["ann: I left it all."], "not quoted"
+
+
+def test_statement_that_is_quoted_before_is_not_repeated_in_a_mark() -> None:
+    newer = "I moved to Porto."
+    assert quoted([*found(newer, day=10), superseded("I live in Lisbon!", newer)])[1] == (
+        "ann: I live in Lisbon! (no longer so since 10 May 2023)"
+    )
 
 
 def test_quotes_stand_in_order_of_time_under_their_day() -> None:

@@ -114,6 +114,39 @@ async def test_chat_says_what_holds_before_the_message_that_it_changed(http: htt
     assert PORTO in next(line for line in lines if line.startswith("- "))
 
 
+def marked(http: httpx.Client, query: str, **where: Any) -> dict[str, list[str]]:
+    """Return the messages that are evidence for a question, each with what was said instead of its statements."""
+    answer = http.post("/ext/evidence", json={"query": query, **where})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()["messages"]
+    return {one["message"]["content"]: [newer["newer"] for newer in one["superseded"]] for one in found}
+
+
+def test_evidence_marks_a_message_whose_statement_was_superseded(http: httpx.Client) -> None:
+    tell(http, LISBON, "Lisbon is sunny.", PORTO)
+    found = marked(http, "Where do I live, in Lisbon?", heard_by="ann")
+    assert found == {PORTO: [], LISBON: [f"ann: {PORTO}"], "Lisbon is sunny.": []}
+    undone = history(http, LISBON)["supersessions"][0]["id"]
+    assert http.delete(f"/ext/supersessions/{undone}").is_success
+    assert marked(http, "Where do I live, in Lisbon?")[LISBON] == []
+
+
+def test_evidence_says_nothing_of_a_change_that_was_not_heard(http: httpx.Client) -> None:
+    say(http, "both", "Hello Ann.", peer="bob")
+    tell(http, LISBON, session="both")
+    tell(http, "Hello.", "Hello again.", PORTO, session="alone")
+    assert marked(http, "Who lives in Lisbon?", heard_by="bob")[LISBON] == []
+    assert PORTO not in marked(http, "Who lives in Lisbon?", heard_by="bob")
+    assert marked(http, "Who lives in Lisbon?", session_id="both")[LISBON] == []
+    assert marked(http, "Who lives in Lisbon?", heard_by="ann")[LISBON] == [f"ann: {PORTO}"]
+
+
+def test_change_does_not_bring_a_message_that_holds_a_secret(http: httpx.Client) -> None:
+    secret = f"{PORTO} The PIN of my card is 4821."
+    tell(http, LISBON, secret)
+    assert marked(http, "Where do I live?") == {LISBON: [f"ann: {PORTO}"]}
+
+
 def test_of_two_changed_clauses_the_one_that_is_asked_about_counts(http: httpx.Client) -> None:
     sold = "I drive a Zoe now."
     tell(http, "I live in Lisbon and I drive a Skoda.", sold, PORTO)

@@ -10,12 +10,19 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
+from textwrap import shorten
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from hermes.fence import disarm
-from hermes.honcho.recall_reader import RecalledConclusion, RecalledMessage, RecalledStanding
+from hermes.honcho.recall_reader import (
+    RecalledChange,
+    RecalledConclusion,
+    RecalledMessage,
+    RecalledStanding,
+)
+from hermes.ranking.claims import split_speaker
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.utterances import only_asks
 from hermes.ranking.words import share_held, split_words, telling_words
@@ -33,6 +40,9 @@ MAX_CACHED_MESSAGES = 2048
 MIN_CERTAINTY = 0.03
 """Hits below this certainty are dropped. This value found most on the LoCoMo dialogues; 0.21, where answers begin,
 lost a tenth of the evidence."""
+SENTENCE_SIGNS = ".!。！"
+MAX_NEWER_CHARS = 120
+"""Length of what is quoted of a statement that changed an earlier one."""
 MIN_ROOM_CHARS = 40
 """Space left in an excerpt that is too small for another sentence."""
 MAX_SURE_RANK = 10
@@ -49,11 +59,13 @@ UNKNOWN_ANSWER_TITLE = "Said earlier (the nearest; memory was probably not told 
 
 
 class ScoredMessage(Struct, frozen=True):
-    """A message that was found, its score, and the probability (0 to 1) that it is relevant."""
+    """A message that was found, its score, the probability (0 to 1) that it is relevant, and which of its statements
+    no longer hold."""
 
     message: RecalledMessage
     score: float = 0.0
     certainty: float = 1.0
+    superseded: Sequence[RecalledChange] = ()
 
 
 class RecalledEvidence(Struct, frozen=True):
@@ -105,7 +117,8 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         if said.folded in asked or (message.peer_id != agent and said.only_asks):
             continue
         chosen = said.whole or " ".join(_choose(_split(message.content), wanted))
-        line = disarm(f"{message.peer_id}: {write_out(chosen, said.on)}")
+        written = _mark_superseded(chosen, said.on, one.superseded, quotes) if one.superseded else ""
+        line = disarm(f"{message.peer_id}: {written or write_out(chosen, said.on)}")
         where = f"session {message.session_id}, message {message.id}"
         why = f"score {one.score:.2f}, {where}, {len(chosen)} of {len(message.content)} characters"
         certainty = one.certainty if found.is_told else UNANSWERED_SCORE
@@ -120,6 +133,31 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
             concluded.setdefault(text, Quote("", "", text, why, RecalledLine(text, certainty=unsure)))
     first = tuple(quotes.values())
     return (*first[:MAX_LEADING_QUOTES], *concluded.values(), *first[MAX_LEADING_QUOTES:])
+
+
+def _mark_superseded(text: str, said_on: datetime, superseded: Iterable[RecalledChange], quoted: Iterable[str]) -> str:
+    """Return the text with what its relative times mean, and behind each statement that no longer holds since when, and
+    what was said instead, unless that is quoted before."""
+    marks: dict[int, str] = {}
+    for one in superseded:
+        statement, newer = (split_speaker(content)[1] for content in (one.content, one.newer))
+        start = text.find(statement)
+        if start >= 0:
+            is_quoted = any(disarm(newer) in line for line in quoted)
+            behind = text[start + len(statement) :].lstrip(SENTENCE_SIGNS)
+            marks[len(text) - len(behind)] = _mark(one, "" if is_quoted else newer)
+    parts: list[str] = []
+    done = 0
+    for end, mark in sorted(marks.items()):
+        parts += (write_out(text[done:end], said_on), mark)
+        done = end
+    return "".join((*parts, write_out(text[done:], said_on)))
+
+
+def _mark(superseded: RecalledChange, newer: str) -> str:
+    said_on = datetime.fromisoformat(superseded.newer_said_at)
+    said = write_out(shorten(newer, MAX_NEWER_CHARS, placeholder=" …"), said_on)
+    return f" (no longer so since {_day(said_on)}" + (f': "{said}")' if said else ")")
 
 
 def quote_standing(lines: Sequence[RecalledStanding]) -> tuple[Quote, ...]:

@@ -80,6 +80,14 @@ class RecalledMessage(Struct, frozen=True):
     session_id: str = ""
 
 
+class RecalledChange(Struct, frozen=True):
+    """A statement of a message that no longer holds, and what was said instead, and when."""
+
+    content: str
+    newer: str
+    newer_said_at: str
+
+
 class RecalledConclusion(Struct, frozen=True):
     id: str
     content: str

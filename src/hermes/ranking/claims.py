@@ -26,16 +26,18 @@ MAX_CACHED_STATEMENTS = 4096
 SPEAKER = "me"
 LEFT = "left"
 """The attribute of something that ended, whatever it was: sold, cancelled, quit."""
-SINGLE = frozenset({"home", "employer", "work", "name", "age"})
+SINGLE = frozenset({"home", "employer", "workplace", "work", "name", "age", "boss"})
 """Attributes with one value at a time."""
-NAMED = frozenset({"home", "employer"})
+NAMED = frozenset({"home", "employer", "workplace", "boss"})
 """Attributes whose values are names: "lives in interesting times" claims no home."""
-REPLACEABLE = frozenset({"drives"})
+REPLACEABLE = frozenset({"drives", "phone"})
 """Attributes whose value is replaced only after a word of change: people who like tea may still like coffee."""
 ENDABLE = frozenset({"home", "employer", "work", "has", "drives", "likes"})
 VALUE = r"(?P<value>[^\s,.;:!?，。；：！？()\"“”][^,;!?，。；！？()\"“”\n]{0,60})"
 WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
 NAME = r"(?-i:[A-ZÀ-Þ][\w-]*)"
+BOSS = r"(?:boss|(?:line )?manager|supervisor|team lead)"
+POST_HELD = r"(?:job|post|position|role)"
 DWELLING = r"(?:house|flat|apartment|place|home)"
 HAVE = r"(?:['’](?:ve|m|re|s)| have| am| are| has| is)?(?: (?:just|now|recently|actually|finally|all|both|currently))*"
 WHOSE = rf"(?:{WHO}{HAVE}|^)"
@@ -57,10 +59,35 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         rf"\b(?:j['’]ai|on a|nous avons) (?:\w+ )?déménagé (?:à|a|en|au|aux) {VALUE}",
         r"(?:我们?|^)(?:现在|已经|目前|上周|刚)*(?:住在|搬到了?|搬去了?)(?P<value>[^，。！？,.\s]{1,12})",
     ),
+    "boss": (
+        rf"\bmy (?:new |current )?{BOSS}(?: now)?(?:['’]s| is)(?: now| called)? (?P<value>{NAME}(?: {NAME})?)",
+        rf"(?:^|\bi (?:now )?|\bi['’]ll )(?:report(?:ing)?|answer) (?:directly )?to (?P<value>{NAME}(?: {NAME})?)",
+        rf"(?P<value>{NAME}(?: {NAME})?)(?:['’]s| is) (?:now )?my (?:new |current )?{BOSS}\b",
+        rf"\b(?:mein chef|meine chefin|mein vorgesetzter|meine vorgesetzte)(?: ist| heißt)(?: jetzt)? "
+        rf"(?P<value>{NAME}(?: {NAME})?)",
+        rf"\bmi (?:jef[ea]|jef[ea] nuev[oa]|nuev[oa] jef[ea])(?: ahora)? (?:es|se llama)(?: ahora)? "
+        rf"(?P<value>{NAME}(?: {NAME})?)",
+        rf"\bm(?:on|a) (?:nouve(?:au|lle) )?(?:chef(?:fe)?|patron(?:ne)?|responsable) (?:est|s['’]appelle)"
+        rf"(?: maintenant)? (?P<value>{NAME}(?: {NAME})?)",
+        r"我的?(?:新)?(?:老板|上司|经理|领导)(?:现在)?(?:是|叫)(?P<value>[^，。！？,.\s]{1,8})",
+    ),
+    "workplace": (
+        rf"{WHOSE} ?(?:based|stationed) (?:in|at) {VALUE}",
+        rf"{WHO}{HAVE} (?:been )?(?:transferred|posted) to {VALUE}",
+    ),
+    "phone": (
+        r"\b(?:my|our|i['’]m on|reach me|call me|ring me|text me|meine?|mi|mon)\b[^.!?\n\d+]{0,40}"
+        r"(?P<value>\+?\d[\d ()/-]{6,16}\d)(?!\w)",
+    ),
     "employer": (
         rf"{WHOSE} ?(?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
         rf"{WHOSE} ?(?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
         rf"(?:^|\bmy )first day at {VALUE}",
+        rf"{WHO}{HAVE} (?:taken|got|accepted|landed) (?:an?|the) (?:new )?{POST_HELD}(?: (?:in|as)(?: [\w&-]+){{1,3}})?"
+        rf" (?:at|with) {VALUE}",
+        rf"{WHOSE} ?(?:an? )(?!(?:guest|visitor|patient|member|volunteer|regular|customer)\b)[\w-]+"
+        rf"(?: (?:on|in)(?: [\w-]+){{1,4}})? at {VALUE}",
+        rf"^(?:work|job|employer): (?:[\w-]+ ){{1,4}}(?:at|for) {VALUE}",
         rf"\barbeiten? {LATELY}(?:bei|für) {VALUE}",
         rf"\btrabaj(?:o|amos) {LATELY}(?:en|para) {VALUE}",
         rf"\btravaill(?:e|ons) {LATELY}(?:chez|pour|à) {VALUE}",
@@ -80,6 +107,10 @@ PATTERNS: Mapping[str, Sequence[str]] = {
     ),
     "age": (
         r"\b(?:i['’]m|i am|i(?: just)? turned) (?:now )?(?P<value>\d{1,3})(?= now\b| years|[,.!]| and\b|$)",
+        r"(?P<who>\bmy [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b(?!It\b|There|Th[aei]|Today|He\b|She\b|We\b|What|Here)"
+        r"[A-ZÀ-Þ][\w-]+))(?:['’]s| is| just)?(?: now| already)*"
+        r" (?:(?<=is )|(?<=['’]s )|(?<=now )|turns |turned |turning )"
+        r"(?P<value>\d{1,3})(?= now\b| years? old| and a half|[,.!]| and\b|$)",
         r"\bich bin (?:jetzt )?(?P<value>\d{1,3})(?= jahre|[,.!]| und\b|$)",
         r"\b(?:tengo|cumplí|j['’]ai) (?P<value>\d{1,3}) an",
         r"我(?:今年|现在)?(?P<value>\d{1,3})岁",
@@ -99,12 +130,15 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         r"我(?P<not>不再|不|已经不)?(?:喜欢|爱吃|爱喝)(?P<value>[^，。！？,.\s]{1,12})",
     ),
     LEFT: (
-        rf"\b(?:sold|cancelled|canceled|quit|left|gave up|got rid of) {VALUE}",
+        rf"\b(?:sold|cancelled|canceled|quit|left|gave up|given up|got rid of|parted with|traded in|moved out of"
+        rf"|resigned from|retired from|unsubscribed from|handed in (?:my|his|her) notice at) {VALUE}",
         rf"\bno longer (?:\w+ ){{1,2}}?(?:in|at|for|the|an?|with) {VALUE}",
         r"\b(?P<value>[\w-]+(?: [\w-]+)?) (?:verkauft|gekündigt|aufgegeben)",
-        rf"\b(?:vendí|dejé|vendu|quitté) {VALUE}",
+        rf"\b(?:vendí|vendimos|dejé|dejamos|cancelé|renuncié a|vendu|quitté|résilié|démissionné de) {VALUE}",
+        r"(?:卖掉?了|退掉了|辞掉了|取消了)(?P<value>[^，。！？,.\s]{1,12})",
     ),
 }
+NO_DIGIT = re.compile(r"\D")
 CLAIMS = tuple(
     (attribute, re.compile(pattern, re.IGNORECASE)) for attribute, some in PATTERNS.items() for pattern in some
 )
@@ -122,6 +156,17 @@ OWN = tuple(
     )
 )
 """Something of the speaker's, by its noun, and its value."""
+DAY_FIRST = re.compile(
+    r"\b(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day)(?:['’]?s)?(?: (?:is|are)| now)* my"
+    r" (?P<noun>[\w-]+(?: [\w-]+)?)"
+    r"|\b(?P<tag>montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?) (?:ist|habe ich)"
+    r"(?: jetzt| nun)? meine?n? (?P<was>[\w-]+(?: [\w-]+)?)"
+    r"|\b(?P<dia>lunes|martes|miércoles|jueves|viernes|sábados?|domingos?) (?:es|son)(?: ahora)? mi (?P<cosa>\w+)"
+    r"|\b(?P<jour>lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche) (?:est|c['’]est)(?: maintenant)? mon"
+    r" (?P<chose>\w+)",
+    re.IGNORECASE,
+)
+"""A day of the week, and what of the speaker's it is."""
 STAYED = re.compile(
     rf"(?:\b(?:actually|after all|in the end)\b.*)?{WHO} (?:\w+ )?(?:stayed|stay|are staying) in {VALUE}", re.IGNORECASE
 )
@@ -258,6 +303,7 @@ def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:
     for attribute, pattern in CLAIMS:
         for found in pattern.finditer(said):
             groups, value = found.groupdict(), _clean(found["value"])
+            value = NO_DIGIT.sub("", value) if attribute == "phone" else value
             if value and (attribute not in NAMED or value[0].isupper() or not value.isascii() or said.islower()):
                 is_denied = bool(groups.get("not")) or (is_ended and attribute != LEFT)
                 yield AttributeClaim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
@@ -271,6 +317,9 @@ def _find_own(said: str) -> Iterator[AttributeClaim]:
             words = [word for word in split_words(found["noun"]) if word not in NEWNESS]
             if words and SEVERAL.isdisjoint(words) and (value := _clean(found["value"])):
                 yield AttributeClaim(f"my {' '.join(words)}", value)
+    for found in DAY_FIRST.finditer(said):
+        day, noun = (part for part in found.groups() if part)
+        yield AttributeClaim(f"my {noun.lower()}", day.capitalize().rstrip("s"))
 
 
 def _attribute_of(attribute: str, who: str | None, speaker: str) -> str:

@@ -48,13 +48,23 @@ class Message(BaseModel):
     token_count: int
 
 
+class SupersededStatement(BaseModel):
+    """A statement that no longer holds, and what its speaker said instead, and when."""
+
+    content: str
+    newer: str
+    newer_said_at: datetime
+
+
 class Found(BaseModel):
-    """A message that a search found. `certainty` ranges from 0 to 1; `about` is true if it suffices."""
+    """A message that a search found. `certainty` goes from 0 to 1; `about` says whether that is enough. `superseded`
+    has the statements of the message that later ones changed."""
 
     message: Message
     score: float
     certainty: float
     about: bool
+    superseded: list[SupersededStatement]
 
 
 class Conclusion(BaseModel):

@@ -128,7 +128,13 @@ def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch)
 
 
 def _found(hit: Hit) -> wire.WireObject:
-    return {"message": wire.message(hit.row), "score": hit.score, "certainty": hit.certainty, "about": hit.is_about}
+    return {
+        "message": wire.message(hit.row),
+        "score": hit.score,
+        "certainty": hit.certainty,
+        "about": hit.is_about,
+        "superseded": [wire.superseded(row) for row in hit.changes],
+    }
 
 
 def _place(tx: Tx, workspace: str, body: WorkspaceSearch) -> SearchArea:

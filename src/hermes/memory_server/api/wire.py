@@ -89,6 +89,11 @@ def message(row: Row[Any]) -> WireObject:
     }
 
 
+def superseded(row: Row[Any]) -> WireObject:
+    """A statement of a message that a later one changed."""
+    return {"content": row.content, "newer": row.newer_content, "newer_said_at": times.to_wire(row.newer_said_at)}
+
+
 def written(workspace_name: str, session_name: str, draft: MessageDraft, stamp: WrittenStamp) -> WireObject:
     """Return a message as stored, without reading it back."""
     return {

@@ -65,12 +65,13 @@ def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWor
         find_dates(question.text),
         asks_when(question.text),
         not named and speaks_of_oneself(text, words),
-        _withheld(question.text),
+        find_withheld(question.text),
     )
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
-def _withheld(question: str) -> int:
+def find_withheld(question: str) -> int:
+    """Return the traits of messages that a question does not bring."""
     return UNWANTED if asks_for_secret(question) else UNWANTED | CONFIDENTIAL
 
 

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import ColumnElement, and_, bindparam, exists, or_, select
+from sqlalchemy import BindParameter, ColumnElement, and_, bindparam, exists, or_, select
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import JsonMap, Record, Tx
-from hermes.memory_server.db.statements import PreparedStatement
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import understand, without_names
+from hermes.memory_server.engine.asking import find_withheld, understand, without_names
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import find_directions, refined
 from hermes.memory_server.engine.merged_names import follow_names
-from hermes.memory_server.engine.messages import FIELDS, find_messages
+from hermes.memory_server.engine.messages import FIELDS, find_messages, select_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import rank_by_words
@@ -37,6 +38,7 @@ from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import split_words, telling_words
 
 DIFFERENT_SIGNS_LIMIT = 48
@@ -59,14 +61,15 @@ Fitting = tuple[int, float, float, AskedWords | None]
 
 
 class Hit(NamedTuple):
-    """A message that was found, its score, the certainty (0 to 1) that it is about the question, and the words of the
-    question (None if only words were searched).
+    """A message that was found, its score, the certainty (0 to 1) that it is about the question, the words of the
+    question (None if only words were searched), and its statements that a later message changed.
     """
 
     row: Record
     score: float
     certainty: float
     asked: AskedWords | None = None
+    changes: tuple[Record, ...] = ()
 
     @property
     def is_about(self) -> bool:
@@ -88,7 +91,7 @@ def find_hits(
     ordered = _put_successors_first(tx, ordered, place, question)
     if find_topic(question.text) == "name":  # it shares no word with "I'm Nina"
         ordered.sort(key=lambda hit: not states("name", hit.row.content))
-    return _put_changes_first(tx, ordered, place, question.text, is_open=not filters)[:limit]
+    return _put_changes_first(tx, ordered, place, question.text, filters)[:limit]
 
 
 def is_answered(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
@@ -122,28 +125,29 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
     return [*(hits[at] for at in order), *hits[MAX_COMPARED:]]
 
 
-def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, *, is_open: bool) -> list[Hit]:
-    """Put a message that changed another's statement about the question before it, even if it is not among the hits,
-    unless a filter might exclude it.
-    """
+def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
+    """Put a message that changed another's statement about the question before it, even if it is not among the hits."""
     found_changes = find_changes(tx, [hit.row.id for hit in hits])
     if not found_changes:
         return hits
-    known = {hit.row.id: hit for hit in hits}
+    ids, withheld = {hit.row.id for hit in hits}, find_withheld(question)
+    more = _find_within(tx, {row.newer for row in found_changes} - ids, place, filters)
+    found_changes = [row for row in found_changes if row.newer in ids or row.newer in more]
+    known = {hit.row.id: hit._replace(changes=_find_told(hit, found_changes, withheld)) for hit in hits}
     asked = without_names(tx, place.workspace_id, question)
     changed = {
         row.older: row.newer
         for row in found_changes
-        if fits_statement(asked, split_speaker(row.content)[1], known[row.older].row.content)
+        if not row.newer_traits & withheld
+        and fits_statement(asked, split_speaker(row.content)[1], known[row.older].row.content)
     }
-    more = {row.id: row for row in find_messages(tx, {*changed.values()} - {*known})} if is_open else {}
     ordered: dict[int, Hit] = {}
-    for hit in hits:
+    for hit in known.values():
         chain = {hit.row.id: hit}
         while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
-            if found is None and newer in more and _is_inside(more[newer], place):
-                found = hit._replace(row=more[newer])
+            if found is None and newer in more:
+                found = hit._replace(row=more[newer], changes=())
             if found is None or newer in chain:
                 break
             # It is as relevant as the message that it changed.
@@ -151,6 +155,22 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str
         for row_id in reversed(chain):
             ordered.setdefault(row_id, chain[row_id])
     return list(ordered.values())
+
+
+def _find_told(hit: Hit, found_changes: Sequence[Record], withheld: int) -> tuple[Record, ...]:
+    """Return the changes of a message whose newer statement is no secret, or may be told."""
+    is_open = not withheld & CONFIDENTIAL
+    return tuple(row for row in found_changes if row.older == hit.row.id and (is_open or row.newer_standing != SECRET))
+
+
+def _find_within(tx: Tx, ids: Set[int], place: SearchArea, filters: JsonMap | None) -> dict[int, Record]:
+    """Return those of the messages that are of the search area and heard by whom the filters name; none where other
+    filters may keep them out."""
+    if not ids or {*(filters or {})} - {PERSPECTIVE}:
+        return {}
+    listener = find_listener(tx, place.workspace_id, (filters or {}).get(PERSPECTIVE))
+    found = find_messages(tx, ids) if listener is None else HEARD.rows(tx, [*ids], listener=listener)
+    return {row.id: row for row in found if _is_inside(row, place)}
 
 
 def _is_inside(row: Record, place: SearchArea) -> bool:
@@ -264,7 +284,7 @@ def find_listener(tx: Tx, workspace_id: int, name: Any) -> int | None:
     return NOBODY if found is None else int(found.id)
 
 
-def heard_by(listener: int) -> ColumnElement[bool]:
+def heard_by(listener: int | BindParameter[int]) -> ColumnElement[bool]:
     """SQL condition: the peer was a member of the message's session when the message arrived, whoever wrote it."""
     stay = (
         memberships.c.peer_id == listener,
@@ -273,6 +293,9 @@ def heard_by(listener: int) -> ColumnElement[bool]:
         or_(memberships.c.left_seq.is_(None), memberships.c.left_seq >= messages.c.seq),
     )
     return exists().where(*stay)
+
+
+HEARD = PreparedForList(lambda ids: select_messages().where(messages.c.id.in_(ids), heard_by(bindparam("listener"))))
 
 
 MAX_MEMBERSHIPS = 2000

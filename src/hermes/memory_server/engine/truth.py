@@ -15,7 +15,7 @@ from sqlalchemy import BindParameter, CompoundSelect, and_, bindparam, delete, o
 from hermes.memory_server import times
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, in_parts, inserting_new
-from hermes.memory_server.db.tables import claims, conclusion_messages, conclusions, supersessions
+from hermes.memory_server.db.tables import claims, conclusion_messages, conclusions, message_vectors, supersessions
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
 from hermes.ranking.changes import names_change
@@ -253,21 +253,40 @@ def contradictions(tx: Tx, ids: Sequence[int]) -> dict[int, list[int]]:
     return found
 
 
-MAX_CHANGED_MESSAGES = 20
+MAX_CHANGED_MESSAGES = 50
+"""As many as a turn asks evidence for."""
 OF_OLDER, OF_NEWER = conclusion_messages.alias("of_older"), conclusion_messages.alias("of_newer")
+NEWER_VECTOR = message_vectors.alias("newer_vector")
 MESSAGE_KEYS = [f"id{number}" for number in range(MAX_CHANGED_MESSAGES)]
 CHANGED_MESSAGES = PreparedStatement(
-    select(OF_OLDER.c.message_id.label("older"), OF_NEWER.c.message_id.label("newer"), conclusions.c.content)
+    select(
+        OF_OLDER.c.message_id.label("older"),
+        OF_NEWER.c.message_id.label("newer"),
+        conclusions.c.content,
+        NEWER.c.content.label("newer_content"),
+        NEWER.c.created_at.label("newer_said_at"),
+        NEWER.c.standing.label("newer_standing"),
+        NEWER_VECTOR.c.traits.label("newer_traits"),
+    )
     .join_from(OF_OLDER, conclusions, conclusions.c.id == OF_OLDER.c.conclusion_id)
-    .join(OF_NEWER, OF_NEWER.c.conclusion_id == conclusions.c.superseded_by)
+    .join(NEWER, NEWER.c.id == conclusions.c.superseded_by)
+    .join(OF_NEWER, OF_NEWER.c.conclusion_id == NEWER.c.id)
+    .join(
+        NEWER_VECTOR,
+        and_(
+            NEWER_VECTOR.c.workspace_id == NEWER.c.workspace_id,
+            NEWER_VECTOR.c.message_id == OF_NEWER.c.message_id,
+            NEWER_VECTOR.c.piece == 0,
+        ),
+    )
     .where(OF_OLDER.c.message_id.in_([bindparam(key) for key in MESSAGE_KEYS]), LIVE)
     .order_by(OF_NEWER.c.message_id)
 )
 
 
 def find_changes(tx: Tx, ids: Sequence[int]) -> list[Record]:
-    """Return the statements of the first messages that were changed later, each with its message and the message that
-    changed it, the newest of those last.
+    """Return the statements of the first messages that were changed later, each with its message, and the statement
+    and message that changed it, the newest of those last.
     """
     some = list(ids[:MAX_CHANGED_MESSAGES])
     if not some:
