@@ -29,11 +29,12 @@ from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
 from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.engine import words
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace
-from tests.memory_server.floor import draft
+from tests.memory_server.floor import draft, new_index, question, search_messages
 from tests.memory_server.inside import serving
 from tests.memory_server.serving import ROOT
 from tests.postgres import Postgres, running_postgres
@@ -96,6 +97,31 @@ async def test_words_find_in_postgres_what_they_find_in_a_file(postgres: Postgre
     await database.close()
     assert found[0] == found[1]
     assert sum(map(bool, found[0])) > 100
+
+
+COUNTING = """
+SET search_path = hermes_memory; ANALYZE messages; CREATE SEQUENCE compared;
+CREATE OR REPLACE FUNCTION holds_text(content text, part text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 1
+AS $$ BEGIN PERFORM nextval('compared'); RETURN false; END $$
+"""
+
+
+async def test_unused_word_is_looked_for_in_the_newest_messages_alone(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "MAX_SUBSTRING_ROWS", 80)
+    opened = open_postgres(address(url := postgres.create()))
+    for _ in range(4):
+        await opened.write(say_all)
+    with psycopg.connect(url) as counting:
+        counting.execute(COUNTING)
+
+    def search(tx: Tx) -> int:
+        assert search_messages(tx, new_index(), SearchArea(1), question("zzqqxx"), None, 10)
+        return int(tx.exec_driver_sql("SELECT last_value FROM compared").scalar_one())
+
+    assert await opened.write(search) == 80
+    await opened.close()
 
 
 @pytest.mark.contract("9.7")
