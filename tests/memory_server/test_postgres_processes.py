@@ -61,7 +61,13 @@ class Cluster:
     def kill_worker(self, number: int) -> None:
         self.workers[number].kill()
         self.workers[number].wait()
-        self.workers[number] = self._work()
+        self.restart_ended_workers()
+
+    def restart_ended_workers(self) -> None:
+        """Do as a supervisor does: a worker that finds no database when it starts ends."""
+        for number, worker in enumerate(self.workers):
+            if worker.poll() is not None:
+                self.workers[number] = self._work()
 
     def close(self) -> None:
         for worker in self.workers:
@@ -116,10 +122,11 @@ def read_all(url: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def wait_until_done(url: str) -> None:
+def wait_until_done(url: str, cluster: Cluster) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while left := read_all(url, "SELECT kind, state, attempts, error FROM jobs WHERE state <> 'done'"):
         assert time.monotonic() < deadline, left[:5]
+        cluster.restart_ended_workers()
         time.sleep(0.1)
 
 
@@ -150,7 +157,7 @@ def test_many_processes_lose_nothing_while_they_and_the_database_are_ended(tmp_p
                 disturbing.add_done_callback(lambda _: is_over.set())
                 said = [writer.result() for writer in writing]
                 done = disturbing.result()
-            wait_until_done(url)
+            wait_until_done(url, cluster)
         assert done["restarts"] == 2
         assert done["apis"] >= scale(2, 30)
         count = check_exact(url, said)

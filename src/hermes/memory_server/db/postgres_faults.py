@@ -59,6 +59,11 @@ def is_locked(error: BaseException) -> bool:
     return _state_of(error) == LOCKED
 
 
+def is_answer(error: BaseException) -> bool:
+    """Return True if the server itself reported this, as it does while it starts: there is one at this address."""
+    return _state_of(error) is not None or "FATAL:" in str(_cause_of(error))
+
+
 def find_remedy(error: BaseException) -> Remedy:
     """Return the remedy for an error: none, the same transaction again, or a new connection first."""
     cause, state = _cause_of(error), _state_of(error)
