@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import select, text
 
 from hermes.errors import StoreError, StoreUnreachableError, UsageError
 from hermes.memory_server.db import postgres as module
@@ -28,16 +28,13 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.postgres_schema import SCHEMA_LOCK_KEY
 from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
-from hermes.memory_server.db.tables import conclusions, messages, metadata, summaries
+from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine import words
-from hermes.memory_server.engine.jobs import add_job, claim_job
-from hermes.memory_server.engine.kinds import KINDS, JobTools
+from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace
-from tests.memory_server.floor import EMBEDDER, draft, new_index, question, search_messages
+from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving
 from tests.memory_server.serving import ROOT
 from tests.postgres import Postgres, running_postgres
@@ -100,31 +97,6 @@ async def test_words_find_in_postgres_what_they_find_in_a_file(postgres: Postgre
     await database.close()
     assert found[0] == found[1]
     assert sum(map(bool, found[0])) > 100
-
-
-COUNTING = """
-SET search_path = hermes_memory; ANALYZE messages; CREATE SEQUENCE compared;
-CREATE OR REPLACE FUNCTION holds_text(content text, part text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 1
-AS $$ BEGIN PERFORM nextval('compared'); RETURN false; END $$
-"""
-
-
-async def test_unused_word_is_looked_for_in_the_newest_messages_alone(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(words, "MAX_SUBSTRING_ROWS", 80)
-    opened = open_postgres(address(url := postgres.create()))
-    for _ in range(4):
-        await opened.write(say_all)
-    with psycopg.connect(url) as counting:
-        counting.execute(COUNTING)
-
-    def search(tx: Tx) -> int:
-        assert search_messages(tx, new_index(), SearchArea(1), question("zzqqxx"), None, 10)
-        return int(tx.exec_driver_sql("SELECT last_value FROM compared").scalar_one())
-
-    assert await opened.write(search) == 80
-    await opened.close()
 
 
 @pytest.mark.contract("9.7")
@@ -339,36 +311,6 @@ async def test_transaction_whose_connection_is_lost_in_the_middle_is_run_again(p
     for run in (opened.read, opened.write):
         ends = iter([text("SELECT pg_terminate_backend(pg_backend_pid())"), text("SELECT 7")])
         assert await run(lambda tx, ends=ends: tx.execute(next(ends)).scalar_one()) == 7
-    await opened.close()
-
-
-@pytest.mark.parametrize("kind", ["representation", "summary"])
-async def test_message_deleted_while_it_is_learnt_from_leaves_nothing(postgres: Postgres, kind: str) -> None:
-    opened = open_postgres(address(url := postgres.create()))
-    drafts = [draft(f"I own house {number}.", "ann") for number in range(20)]
-    made = await opened.write(partial(append_messages, workspace="w", session="s", drafts=drafts, at=AT))
-    job = await opened.write(lambda tx: claim_job(tx, "me", kind, AT))
-    assert job is not None
-    prepared = await KINDS[kind].prepare(JobTools(opened, EMBEDDER), job)
-    begun = await opened.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[19].public_id, AT))
-    is_learnt, is_over = threading.Event(), threading.Event()
-
-    def learn(tx: Tx) -> None:
-        KINDS[kind].commit(tx, job, prepared, AT)
-        is_learnt.set()
-        assert is_over.wait(30)
-
-    learning = asyncio.create_task(opened.write(learn))
-    await asyncio.to_thread(is_learnt.wait, 30)
-    removing = asyncio.create_task(opened.write(lambda tx: remove_part(tx, begun, AT)))
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    with psycopg.connect(url, autocommit=True) as watcher:
-        while not removing.done() and watcher.execute(waiting.encode()).fetchone() is None:
-            await asyncio.to_thread(threading.Event().wait, 0.01)
-    is_over.set()
-    await asyncio.gather(learning, removing)
-    left = select(func.count()).select_from({"representation": conclusions, "summary": summaries}[kind])
-    assert await opened.read(lambda tx: tx.execute(left).scalar_one()) == 0
     await opened.close()
 
 
