@@ -95,7 +95,7 @@ def remove_messages(tx: Tx, rows: Sequence[Record], at: int) -> None:
     again.
     """
     session_id = rows[0].session_id
-    # Whoever learns from them just now is waited for: what it concludes goes with them.
+    # Wait for transactions that learn from these messages, so that their conclusions are removed too.
     own = select(messages.c.id).where(messages.c.id.in_([row.id for row in rows])).order_by(messages.c.id)
     tx.execute(own.with_for_update())
     for first, last in runs([row.seq for row in rows]):
