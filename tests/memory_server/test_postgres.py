@@ -306,11 +306,14 @@ async def test_restarted_database_is_told_once_and_recovered_from(caplog: pytest
     assert len(caplog.messages) == 2
 
 
-async def test_transaction_whose_connection_is_lost_in_the_middle_is_run_again(postgres: Postgres) -> None:
+@pytest.mark.parametrize(
+    "end", ["SELECT pg_terminate_backend(pg_backend_pid())", "DO $$ BEGIN RAISE foreign_key_violation; END $$"]
+)
+async def test_transaction_that_was_cut_off_in_the_middle_is_run_again(postgres: Postgres, end: str) -> None:
     opened = open_postgres(address(postgres.create()))
     for run in (opened.read, opened.write):
-        ends = iter([text("SELECT pg_terminate_backend(pg_backend_pid())"), text("SELECT 7")])
-        assert await run(lambda tx, ends=ends: tx.execute(next(ends)).scalar_one()) == 7
+        steps = iter([text(end), text("SELECT 7")])
+        assert await run(lambda tx, steps=steps: tx.execute(next(steps)).scalar_one()) == 7
     await opened.close()
 
 

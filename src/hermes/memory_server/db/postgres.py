@@ -32,7 +32,7 @@ from hermes.memory_server.db.postgres_faults import (
     DATABASE_ERRORS,
     find_remedy,
     is_answer,
-    is_duplicate,
+    is_key_conflict,
     is_locked,
     translate,
 )
@@ -50,8 +50,8 @@ RECOVER_SECONDS = 30.0
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
 PREPARE_SECONDS = 600.0
 """How long an upgrade is retried whose locks others hold."""
-MAX_DUPLICATES = 3
-"""Duplicate-key errors after which a transaction fails: one that keeps meeting them would never succeed."""
+MAX_KEY_CONFLICTS = 3
+"""Errors of keys and references after which a transaction fails: one that keeps meeting them would never succeed."""
 CONNECT_SECONDS = 5
 LISTEN_SECONDS = 0.5
 """How long closing may wait for the listener thread."""
@@ -93,12 +93,12 @@ class _Retries:
     def __init__(self) -> None:
         self._until = time.monotonic() + RECOVER_SECONDS
         self._pause = MIN_PAUSE_SECONDS
-        self._duplicates = 0
+        self._key_conflicts = 0
 
     def pause(self, error: BaseException) -> bool:
         """Wait before the next attempt. Return False if attempts are used up."""
-        self._duplicates += is_duplicate(error)
-        if self._duplicates > MAX_DUPLICATES or find_remedy(error) == "none" or time.monotonic() >= self._until:
+        self._key_conflicts += is_key_conflict(error)
+        if self._key_conflicts > MAX_KEY_CONFLICTS or find_remedy(error) == "none" or time.monotonic() >= self._until:
             return False
         time.sleep(self._pause * random.uniform(0.5, 1.5))
         self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
