@@ -1,10 +1,12 @@
 """Measures the memory server's requests per second with several API processes:
 
-    python -m bench.memory_rates [--messages 20000] [--processes 1,2,4] [--seconds 10] [BASE_URL]
+    python -m bench.memory_rates [--messages 20000] [--processes 1,2,4] [--seconds 10] [--migrate] [BASE_URL]
 
 It fills one workspace in a folder, then the same one in PostgreSQL (the one that comes with the tests, with `fsync` on,
 or `--database URL`), and asks servers that do no background work, beside one worker. With BASE_URL the server there is
 asked too, as it stands, such as Honcho's own. Every client is a process with one connection that waits for each answer.
+`--migrate` also moves the folder's memory into another database and back into another folder, and prints the rows per
+second.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from bench.table import RESULTS
 from hermes.memory_server.db.neighbours import EXACT_ROWS
 from tests.postgres import running_postgres
 
-KINDS = ("add 1", "search")
+KINDS = ("add 1", "search", "unused")
+"""`unused` is a search for a word that nobody has said."""
 BATCH_SIZE = 100
 """Messages per request while a workspace is filled."""
 FILLER_COUNT = 4
@@ -92,8 +95,9 @@ def ask(url: str, workspace: str, kind: str, seconds: float, number: int) -> lis
     taken: list[float] = []
     end = time.monotonic() + seconds
     while (begun := time.monotonic()) < end:
-        if kind == "search":
-            caller.post("/search", {"query": words(3), "limit": 10})
+        if kind != "add 1":
+            asked = words(3) if kind == "search" else f"zq{time.time_ns()}x{number}"
+            caller.post("/search", {"query": asked, "limit": 10})
         else:
             said = {"content": f"I keep item {time.time_ns()} in {words(22)}.", "peer_id": f"p{number}"}
             caller.post(f"/sessions/s{number}/messages", {"messages": [said]})
@@ -208,22 +212,38 @@ def measure_storage(storage: Storage, folder: str, chosen: argparse.Namespace) -
     return rates
 
 
+def migrate(source: str, target: str) -> None:
+    """Move a memory, and print the rows per second."""
+    command = [sys.executable, "-m", "hermes", "memory", "migrate", source, target, "--json"]
+    begun = time.monotonic()
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    seconds, rows = time.monotonic() - begun, json.loads(told)["rows"]
+    total = sum(rows.values())
+    where = "PostgreSQL" if "://" in target else "a folder"
+    print(  # noqa: T201
+        f"  moved to {where}: {rows['messages']:,} messages, {total:,} rows, {total / seconds:,.0f} rows/s", flush=True
+    )
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--messages", type=int, default=20_000, help="1000000 takes about an hour")
     options.add_argument("--processes", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4])
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("--database", help="an empty database, without a password in the URL")
+    options.add_argument("--migrate", action="store_true")
     options.add_argument("url", nargs="?")
     chosen = options.parse_args()
     rates: list[Rate] = []
     with ExitStack() as stack:
-        folders = [stack.enter_context(tempfile.TemporaryDirectory(dir=Path(__file__).parent)) for _ in range(2)]
+        folders = [stack.enter_context(tempfile.TemporaryDirectory(dir=Path(__file__).parent)) for _ in range(3)]
+        server = stack.enter_context(running_postgres("fsync=on", "shared_buffers=256MB"))
+        database = chosen.database or server.create()
         rates += measure_storage(Storage("SQLite", ()), folders[0], chosen)
-        database = chosen.database
-        if database is None:
-            server = stack.enter_context(running_postgres("fsync=on", "shared_buffers=256MB"))
-            database = server.create()
+        if chosen.migrate:
+            moved = server.create()
+            migrate(folders[0], moved)
+            migrate(moved, folders[2])
         rates += measure_storage(Storage("PostgreSQL", ("--database", database)), folders[1], chosen)
         if chosen.url:
             workspace = f"bench-{uuid.uuid4().hex[:8]}"

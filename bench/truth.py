@@ -2,8 +2,8 @@
 
 FOLDER holds `beam*.json` files: conversations with sessions of turns, and questions with the turns that answer them.
 Those of the kinds `knowledge_update` and `contradiction_resolution` name two `sides`. Printed are how often the newer
-side comes before the older one, how often both are among the first ten, and the mean reciprocal rank and first place
-of all questions with evidence.
+side comes before the older one, how often both are among the first ten, and the mean reciprocal rank, first place and
+recall among the first ten of all questions with evidence.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Figures:
     newer_first: list[bool] = field(default_factory=list)
     both_in_ten: list[bool] = field(default_factory=list)
     reciprocal: list[float] = field(default_factory=list)
+    recall: list[float] = field(default_factory=list)
 
     def add(self, question: Mapping[str, Any], found: Sequence[str], said_at: Mapping[str, str]) -> None:
         places = {turn: place for place, turn in enumerate(found)}
@@ -42,6 +43,7 @@ class Figures:
         if evidence and question["type"] not in NO_RANK:
             best = min(places.get(turn, NOWHERE) for turn in evidence)
             self.reciprocal.append(0.0 if best == NOWHERE else 1 / (best + 1))
+            self.recall.append(sum(places.get(turn, NOWHERE) < 10 for turn in evidence) / len(evidence))
         if question["type"] not in PAIRED:
             return
         sides = [*question["sides"].values()]
@@ -59,6 +61,7 @@ class Figures:
         count = max(len(self.reciprocal), 1)
         first = sum(value == 1 for value in self.reciprocal)
         yield f"MRR {sum(self.reciprocal) / count:.3f}, first place {first / count:.3f} of {len(self.reciprocal)}"
+        yield f"recall in the first ten {sum(self.recall) / count:.3f}"
 
 
 def run(folder: Path, url: str) -> None:

@@ -48,6 +48,10 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 
+    def drop(self, database: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {database} WITH (FORCE)".encode())
+
     def start(self) -> None:
         """Start it in the background; it accepts connections when this returns."""
         options = " ".join(f"-c {option}" for option in (f"port={self.port}", *self._options))
@@ -101,7 +105,8 @@ def shared_postgres(shared: Path) -> Iterator[Postgres]:
 
 
 def _make(options: Sequence[str] = OPTIONS) -> Postgres:
-    parent = Path(tempfile.mkdtemp(prefix="hermes-pg-"))
+    # In memory where tests keep their files: a disk may take minutes to delete the files of hundreds of databases.
+    parent = Path(tempfile.mkdtemp(prefix="hermes-pg-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     parent.chmod(0o755)
     folder = parent / "data"
     folder.mkdir(mode=0o700)

@@ -112,6 +112,7 @@ async def tx(storage: Storage, tmp_path: Path) -> AsyncIterator[Tx]:
         with opened.transaction(WRITE) as connection:
             yield connection
         await opened.close()
+        storage.remove(opened)
         return
     await opened.close()
     with transaction(tmp_path) as connection:
@@ -124,3 +125,4 @@ async def database(storage: Storage, tmp_path: Path) -> AsyncIterator[Database]:
     opened = storage.open(tmp_path)
     yield opened
     await opened.close()
+    storage.remove(opened)

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, event
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.postgres import PostgresDatabase
 from hermes.memory_server.db.schema import FILE, open_database, open_postgres
 from tests.postgres import Postgres
 
@@ -49,6 +50,9 @@ class Storage(Protocol):
     def open(self, folder: Path) -> Database:
         """Return a new open memory."""
 
+    def remove(self, closed: Database) -> None:
+        """Remove a memory that was opened here."""
+
 
 class FolderStorage:
     """Memories in SQLite files."""
@@ -58,6 +62,9 @@ class FolderStorage:
 
     def open(self, folder: Path) -> Database:
         return open_database(folder)
+
+    def remove(self, closed: Database) -> None:
+        """Leave it: the folder is removed with those of other tests."""
 
 
 class PostgresStorage:
@@ -71,6 +78,10 @@ class PostgresStorage:
 
     def open(self, folder: Path) -> Database:
         return open_postgres(DatabaseAddress.parse(self._server.create(), "test"))
+
+    def remove(self, closed: Database) -> None:
+        assert isinstance(closed, PostgresDatabase)
+        self._server.drop(str(closed.address.url.database))
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from hermes.memory_server.db import schema
 from hermes.memory_server.db.address import VARIABLE, DatabaseAddress, find_address
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.postgres_schema import SCHEMA_LOCK_KEY
 from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
 from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
@@ -303,6 +304,30 @@ async def test_restarted_database_is_told_once_and_recovered_from(caplog: pytest
     assert names == ["before", *(f"w{n}" for n in range(6))]
     assert ["cannot be reached" in caplog.messages[0], "is reached again" in caplog.messages[-1]] == [True, True]
     assert len(caplog.messages) == 2
+
+
+@pytest.mark.parametrize(
+    "end", ["SELECT pg_terminate_backend(pg_backend_pid())", "DO $$ BEGIN RAISE foreign_key_violation; END $$"]
+)
+async def test_transaction_that_was_cut_off_in_the_middle_is_run_again(postgres: Postgres, end: str) -> None:
+    opened = open_postgres(address(postgres.create()))
+    for run in (opened.read, opened.write):
+        steps = iter([text(end), text("SELECT 7")])
+        assert await run(lambda tx, steps=steps: tx.execute(next(steps)).scalar_one()) == 7
+    await opened.close()
+
+
+async def test_process_whose_connection_is_lost_while_it_starts_connects_again(postgres: Postgres) -> None:
+    url = postgres.create()
+    waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+    with psycopg.connect(url, autocommit=True) as holder:
+        holder.execute(f"SELECT pg_advisory_lock({SCHEMA_LOCK_KEY})".encode())
+        opening = asyncio.create_task(asyncio.to_thread(open_postgres, address(url)))
+        while (found := holder.execute(waiting.encode()).fetchone()) is None:
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        holder.execute("SELECT pg_terminate_backend(%s)", found)
+        holder.execute(f"SELECT pg_advisory_unlock({SCHEMA_LOCK_KEY})".encode())
+    await (await opening).close()
 
 
 def test_folder_is_served_without_the_driver_of_postgres() -> None:

@@ -24,7 +24,7 @@ from hermes.memory_server.db.schema import open_database, open_postgres
 from hermes.memory_server.db.tables import conclusions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine import near_vectors
+from hermes.memory_server.engine import near_vectors, words
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, remove_conclusions
 from hermes.memory_server.engine.deletion import delete_session, delete_workspace
 from hermes.memory_server.engine.messages import append_messages
@@ -278,3 +278,29 @@ def test_old_pgvector_is_refused(postgres: Postgres, monkeypatch: pytest.MonkeyP
     with pytest.raises(StoreError, match=r"has pgvector \d") as refused:
         open_postgres(address(url))
     assert refused.value.hint == postgres_schema.UPDATE_PGVECTOR
+
+
+COUNTING = """
+SET search_path = hermes_memory; ANALYZE messages; CREATE SEQUENCE compared;
+CREATE OR REPLACE FUNCTION holds_text(content text, part text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE COST 1
+AS $$ BEGIN PERFORM nextval('compared'); RETURN false; END $$
+"""
+"""Counts the messages that are compared; it costs the planner as little as ours, which is written out."""
+
+
+async def test_unused_word_is_looked_for_in_the_newest_messages_alone(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "MAX_SUBSTRING_ROWS", 80)
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    drafts = [draft(f"I said {number}.", "ann") for number in range(400)]
+    await opened.write(lambda tx: append_messages(tx, "w", "s", drafts, AT))
+    with psycopg.connect(url) as counting:
+        counting.execute(COUNTING)
+
+    def search(tx: Tx) -> int:
+        assert search_messages(tx, new_index(), SearchArea(1), question("zzqqxx"), None, 10)
+        return int(tx.exec_driver_sql("SELECT last_value FROM compared").scalar_one())
+
+    assert await opened.write(search) == 80
+    await opened.close()

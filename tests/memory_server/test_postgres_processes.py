@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import subprocess
@@ -12,19 +13,31 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
+from sqlalchemy import func, select
 
+from hermes.memory_server.db.address import DatabaseAddress
+from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.schema import open_postgres
+from hermes.memory_server.db.tables import conclusions, summaries
+from hermes.memory_server.engine.jobs import claim_job
+from hermes.memory_server.engine.kinds import KINDS, JobTools
+from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.removal import begin_removal, remove_part
+from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.losing import LosingTransport
 from tests.memory_server.serving import ROOT, Served, kill, start, stop
 from tests.postgres import Postgres, running_postgres
 from tests.scale import FULL, scale
 
 pytestmark = pytest.mark.processes
+AT = 1_700_000_000_000_000
 APIS, WORKERS, WRITERS, SESSIONS = scale(2, 4), scale(1, 3), scale(6, 32), 4
 QUIET = {"PYTHONWARNINGS": "ignore"}
 DEADLINE_SECONDS = 240.0
@@ -61,7 +74,13 @@ class Cluster:
     def kill_worker(self, number: int) -> None:
         self.workers[number].kill()
         self.workers[number].wait()
-        self.workers[number] = self._work()
+        self.restart_ended_workers()
+
+    def restart_ended_workers(self) -> None:
+        """Do as a supervisor does: a worker that finds no database when it starts ends."""
+        for number, worker in enumerate(self.workers):
+            if worker.poll() is not None:
+                self.workers[number] = self._work()
 
     def close(self) -> None:
         for worker in self.workers:
@@ -116,10 +135,11 @@ def read_all(url: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def wait_until_done(url: str) -> None:
+def wait_until_done(url: str, cluster: Cluster) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while left := read_all(url, "SELECT kind, state, attempts, error FROM jobs WHERE state <> 'done'"):
         assert time.monotonic() < deadline, left[:5]
+        cluster.restart_ended_workers()
         time.sleep(0.1)
 
 
@@ -150,7 +170,7 @@ def test_many_processes_lose_nothing_while_they_and_the_database_are_ended(tmp_p
                 disturbing.add_done_callback(lambda _: is_over.set())
                 said = [writer.result() for writer in writing]
                 done = disturbing.result()
-            wait_until_done(url)
+            wait_until_done(url, cluster)
         assert done["restarts"] == 2
         assert done["apis"] >= scale(2, 30)
         count = check_exact(url, said)
@@ -182,3 +202,33 @@ def check_exact(url: str, said: list[dict[str, list[str]]]) -> int:
     assert {row[1] for row in read_all(url, query)} == {1}
     assert not FULL or sum(everything.values()) > 1000
     return sum(everything.values())
+
+
+@pytest.mark.parametrize("kind", ["representation", "summary"])
+async def test_message_deleted_while_it_is_learnt_from_leaves_nothing(postgres: Postgres, kind: str) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    drafts = [draft(f"I own house {number}.", "ann") for number in range(20)]
+    made = await opened.write(partial(append_messages, workspace="w", session="s", drafts=drafts, at=AT))
+    job = await opened.write(lambda tx: claim_job(tx, "me", kind, AT))
+    assert job is not None
+    prepared = await KINDS[kind].prepare(JobTools(opened, EMBEDDER), job)
+    begun = await opened.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[19].public_id, AT))
+    is_learnt, is_over = threading.Event(), threading.Event()
+
+    def learn(tx: Tx) -> None:
+        KINDS[kind].commit(tx, job, prepared, AT)
+        is_learnt.set()
+        assert is_over.wait(30)
+
+    learning = asyncio.create_task(opened.write(learn))
+    await asyncio.to_thread(is_learnt.wait, 30)
+    removing = asyncio.create_task(opened.write(lambda tx: remove_part(tx, begun, AT)))
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with psycopg.connect(url, autocommit=True) as watcher:
+        while not removing.done() and watcher.execute(waiting.encode()).fetchone() is None:
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+    is_over.set()
+    await asyncio.gather(learning, removing)
+    left = select(func.count()).select_from({"representation": conclusions, "summary": summaries}[kind])
+    assert await opened.read(lambda tx: tx.execute(left).scalar_one()) == 0
+    await opened.close()

@@ -86,7 +86,7 @@ def test_an_import_brings_nothing_back(http: httpx.Client) -> None:
     forget(http)
     told = http.post("/ext/import/conclusions", json={"items": exported}).json()
     assert told["added"] == 0
-    assert "was deleted here" in told["refused"][0]["reason"]
+    assert "was deleted on this server" in told["refused"][0]["reason"]
     assert listed(http) == []
 
 

@@ -28,7 +28,14 @@ from hermes.errors import StoreBusyError, StoreUnreachableError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import DatabaseLoad, Tx
 from hermes.memory_server.db.neighbours import VectorScope
-from hermes.memory_server.db.postgres_faults import DATABASE_ERRORS, find_remedy, is_duplicate, is_locked, translate
+from hermes.memory_server.db.postgres_faults import (
+    DATABASE_ERRORS,
+    find_remedy,
+    is_answer,
+    is_key_conflict,
+    is_locked,
+    translate,
+)
 from hermes.sqlite.reading import ReadLane, TimedRead
 from hermes.sqlite.scheduling import Threads, asker
 
@@ -43,8 +50,8 @@ RECOVER_SECONDS = 30.0
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.005, 1.0
 PREPARE_SECONDS = 600.0
 """How long an upgrade is retried whose locks others hold."""
-MAX_DUPLICATES = 3
-"""Duplicate-key errors after which a transaction fails: one that keeps meeting them would never succeed."""
+MAX_KEY_CONFLICTS = 3
+"""Errors of keys and references after which a transaction fails: one that keeps meeting them would never succeed."""
 CONNECT_SECONDS = 5
 LISTEN_SECONDS = 0.5
 """How long closing may wait for the listener thread."""
@@ -86,12 +93,12 @@ class _Retries:
     def __init__(self) -> None:
         self._until = time.monotonic() + RECOVER_SECONDS
         self._pause = MIN_PAUSE_SECONDS
-        self._duplicates = 0
+        self._key_conflicts = 0
 
     def pause(self, error: BaseException) -> bool:
         """Wait before the next attempt. Return False if attempts are used up."""
-        self._duplicates += is_duplicate(error)
-        if self._duplicates > MAX_DUPLICATES or find_remedy(error) == "none" or time.monotonic() >= self._until:
+        self._key_conflicts += is_key_conflict(error)
+        if self._key_conflicts > MAX_KEY_CONFLICTS or find_remedy(error) == "none" or time.monotonic() >= self._until:
             return False
         time.sleep(self._pause * random.uniform(0.5, 1.5))
         self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
@@ -193,18 +200,21 @@ class PostgresDatabase:
 
     def _prepare(self, prepare: Callable[[Tx], bool]) -> bool:
         """Run one step of the preparation. While others hold its locks, retry instead of queueing, so that nobody waits
-        behind it."""
-        end = time.monotonic() + PREPARE_SECONDS
+        behind it. Retry also after a lost connection and while the server starts, but not where nobody answers: the
+        address may be wrong."""
+        end, retries, is_reached = time.monotonic() + PREPARE_SECONDS, _Retries(), False
         while True:
             try:
                 with self.transaction(WRITE) as tx:
+                    is_reached = True
                     has_more = prepare(tx)
                     driver_of(tx).execute("COMMIT")
                     return has_more
             except DATABASE_ERRORS as error:
-                if not is_locked(error) or time.monotonic() >= end:
+                if is_locked(error) and time.monotonic() < end:
+                    time.sleep(MAX_PAUSE_SECONDS)
+                elif not (is_reached or is_answer(error)) or not retries.pause(error):
                     raise
-                time.sleep(MAX_PAUSE_SECONDS)
 
     def _read(self, run: Callable[[Tx], T], reading: TimedRead) -> T:
         retries = _Retries()
@@ -290,8 +300,10 @@ class PostgresDatabase:
 
     def _give_back(self, tx: Tx) -> None:
         """End an open transaction; discard a broken connection."""
-        tx.info.pop(QUEUED, None)
         try:
+            if tx.invalidated:  # SQLAlchemy noticed the loss first and dropped the connection
+                return
+            tx.info.pop(QUEUED, None)
             driver = driver_of(tx)
             if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 driver.execute("ROLLBACK")

@@ -20,11 +20,11 @@ from hermes.errors import (
 
 Remedy = Literal["none", "again", "reconnect"]
 DATABASE_ERRORS = (psycopg.Error, DBAPIError)
-DUPLICATE, LOCKED = "23505", "55P03"
+DUPLICATE, REFERENCE, LOCKED = "23505", "23503", "55P03"
 FROZEN_STATE = "HM001"
 """SQLSTATE that the triggers of `freezing` raise."""
-RETRYABLE_STATES = ("40001", "40P01", DUPLICATE)
-"""Serialization failure, deadlock, and a duplicate key that a concurrent transaction added."""
+RETRYABLE_STATES = ("40001", "40P01", DUPLICATE, REFERENCE)
+"""Serialization failure, deadlock, and a duplicate key or a reference that a concurrent transaction added."""
 RECONNECT_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300", "25006")
 """Lost connection, shutdown, startup, too many connections; and a server that became read-only, as after a failover."""
 PERMANENT_LOGIN_FAILURES = (
@@ -49,14 +49,19 @@ FAULTS: dict[str, tuple[type[StoreError], str]] = {
 """Errors by SQLSTATE, or by its first two characters."""
 
 
-def is_duplicate(error: BaseException) -> bool:
-    """Return True if a row with the same key existed, or was added concurrently."""
-    return _state_of(error) == DUPLICATE
+def is_key_conflict(error: BaseException) -> bool:
+    """Return True if a row with the same key, or one that refers to a row, existed or was added concurrently."""
+    return _state_of(error) in (DUPLICATE, REFERENCE)
 
 
 def is_locked(error: BaseException) -> bool:
     """Return True if others held a lock for longer than the lock timeout."""
     return _state_of(error) == LOCKED
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return True if the server itself reported this, as it does while it starts: there is one at this address."""
+    return _state_of(error) is not None or "FATAL:" in str(_cause_of(error))
 
 
 def find_remedy(error: BaseException) -> Remedy:

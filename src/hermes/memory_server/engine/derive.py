@@ -12,8 +12,8 @@ from itertools import islice
 from sqlalchemy import bindparam, select, update
 
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.statements import PreparedStatement
-from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement
+from hermes.memory_server.db.tables import conclusion_messages, conclusion_versions, conclusions, messages
 from hermes.memory_server.embedder import Embedder, to_blob
 from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, insert_conclusion, link_messages
@@ -52,6 +52,15 @@ COUNT_AGAIN = PreparedStatement(
     .where(conclusions.c.id == bindparam("known_id"))
     .values(times_derived=conclusions.c.times_derived + 1)
 )
+LOCK_MESSAGES = PreparedForList(
+    lambda ids: (
+        select(messages.c.id)
+        .where(messages.c.id.in_(ids))
+        .order_by(messages.c.id)
+        .with_for_update(read=True, key_share=True)
+    )
+)
+"""Lock messages against removal, so that a removal waits and finds the conclusions that are drawn from them."""
 JOINT = re.compile(
     r"(?:[,;]\s{1,3}|\s{1,3})(?:and|und|y|et)\s{1,3}|[，；,;]\s{0,3}(?:而且|并且)?(?=我|住|在)", re.IGNORECASE
 )
@@ -119,7 +128,9 @@ def remember(tx: Tx, workspace_id: int, observers: Iterable[int], statements: Se
 
     Messages that were deleted meanwhile are skipped, and the current author of a message counts.
     """
-    now = {row.id: row for row in find_messages(tx, sorted({said.message.id for said in statements}))}
+    ids = sorted({said.message.id for said in statements})
+    LOCK_MESSAGES.rows(tx, ids)
+    now = {row.id: row for row in find_messages(tx, ids)}
     statements = [replace(said, message=now[said.message.id]) for said in statements if said.message.id in now]
     for observer in sorted(observers):
         for observed in sorted({said.message.peer_id for said in statements}):

@@ -31,7 +31,7 @@ from hermes.memory_server.engine.removal import continue_removal
 from hermes.memory_server.engine.rereading import REST_FACTOR, commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
-from hermes.memory_server.engine.summaries import SessionSummary, count_removals, plan_summary, store_summary
+from hermes.memory_server.engine.summaries import SessionSummary, lock_removals, plan_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.door import ModelDoor
@@ -132,7 +132,7 @@ def _learn(tx: Tx, job: Job, said: list[Statement], at: int) -> None:
 def _summarised(tx: Tx, job: Job, made: SessionSummary | None, at: int) -> bool:
     if made is None or job.session_id is None:
         return False
-    if made.removals != count_removals(tx, job.session_id):
+    if made.removals != lock_removals(tx, job.session_id):
         return True  # the summary may quote messages that were deleted since
     store_summary(tx, job.session_id, made, at)
     return False

@@ -95,6 +95,9 @@ def remove_messages(tx: Tx, rows: Sequence[Record], at: int) -> None:
     again.
     """
     session_id = rows[0].session_id
+    # Wait for transactions that learn from these messages, so that their conclusions are removed too.
+    own = select(messages.c.id).where(messages.c.id.in_([row.id for row in rows])).order_by(messages.c.id)
+    tx.execute(own.with_for_update())
     for first, last in runs([row.seq for row in rows]):
         text_index(tx).remove_part(tx, session_id, first, last)
     _forget_sources(tx, [row.id for row in rows], at)

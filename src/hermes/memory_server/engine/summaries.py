@@ -54,6 +54,9 @@ def read_summaries(tx: Tx, session_id: int) -> dict[str, Record]:
     return {row.kind: row for row in NEWEST.rows(tx, session_id=session_id)}
 
 
+REMOVALS = select(sessions.c.removals).where(sessions.c.id == bindparam("session_id"))
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
     """A summary of a session's messages up to number `seq`."""
@@ -102,7 +105,13 @@ def plan_summary(tx: Tx, session_id: int, kind: str, seq: int, *, has_model: boo
 
 def count_removals(tx: Tx, session_id: int) -> int:
     """Return how often messages were removed from a session: a summary made before a removal must not be stored."""
-    return int(tx.execute(select(sessions.c.removals).where(sessions.c.id == session_id)).scalar_one_or_none() or 0)
+    return int(tx.execute(REMOVALS, {"session_id": session_id}).scalar_one_or_none() or 0)
+
+
+def lock_removals(tx: Tx, session_id: int) -> int:
+    """Return `count_removals`, and lock it until the transaction ends."""
+    locked = REMOVALS.with_for_update(read=True)
+    return int(tx.execute(locked, {"session_id": session_id}).scalar_one_or_none() or 0)
 
 
 def _read_new(tx: Tx, session_id: int, first: int, last: int) -> list[Record]:

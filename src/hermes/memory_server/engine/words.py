@@ -135,16 +135,16 @@ def _by_letters(tx: Tx, place: SearchArea, part: str, allowed: Allowed | None, l
     """Return the newest messages that contain a text as it is: for parts of words, and scripts without spaces."""
     if not part:
         return []
-    holds = holds_text(messages.c.content, part)
     if allowed is not None and (ids := allowed.known) is not None:
+        holds = holds_text(messages.c.content, part)
         few = select(messages.c.id).where(messages.c.id.in_(ids[-MAX_SUBSTRING_ROWS:].tolist()), holds)
         return sorted((row[0] for row in tx.execute(few)), reverse=True)[:limit]
     condition = true() if allowed is None else allowed.condition
     found: set[int] = set()
     for recent in _recent(place):
         chosen = select(messages.c.id).select_from(MESSAGES.join(recent, recent.c.id == messages.c.id))
-        chosen = chosen.where(holds, condition).order_by(messages.c.id.desc()).limit(limit)
-        found.update(row[0] for row in tx.execute(chosen))
+        # The text of `recent`, not of `messages`: else PostgreSQL may read all messages, and in their order.
+        found.update(row[0] for row in tx.execute(chosen.where(holds_text(recent.c.content, part), condition)))
     return sorted(found, reverse=True)[:limit]
 
 
@@ -161,5 +161,5 @@ def _recent(place: SearchArea) -> Iterator[Any]:
 
 
 def _newest(order: ColumnElement[int], *conditions: ColumnElement[bool]) -> Any:
-    query: Select[Any] = select(messages.c.id).where(*conditions)
+    query: Select[Any] = select(messages.c.id, messages.c.content).where(*conditions)
     return query.order_by(order.desc()).limit(MAX_SUBSTRING_ROWS).subquery()
