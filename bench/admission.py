@@ -34,10 +34,10 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import Finer, SearchQuestion
-from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.search import find_hits, read_answer
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.memory_server.engine.words import without_names
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.minilm import SPACE, MiniLm
 from hermes.ranking.admission import KNOWN_THRESHOLD, MAX_LINES_READ, AnswerFeatures

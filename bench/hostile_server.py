@@ -8,7 +8,7 @@ from functools import partial
 
 from hermes.__main__ import main
 from hermes.memory_server.api import app
-from hermes.memory_server.engine.delivery import WebhookDelivery
+from hermes.memory_server.engine.webhooks import WebhookDelivery
 
 
 async def resolve(_host: str, _port: int) -> Sequence[str]:

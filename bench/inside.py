@@ -16,11 +16,11 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import Embedder, Finer, SearchQuestion
-from hermes.memory_server.engine.asking import understand, without_names
 from hermes.memory_server.engine.candidates import Candidates, find_candidates
 from hermes.memory_server.engine.finer import MAX_REFINED_CANDIDATES, closeness
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors
+from hermes.memory_server.engine.words import understand, without_names
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.ranking.scoring import Evidence, Floats, Weights, Wholes, certainty, score, with_finer
 

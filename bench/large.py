@@ -19,8 +19,7 @@ import httpx
 from bench.memory_server import TALK_SIZE, resident, serve, words
 from bench.table import Row, report, summarise, time_calls
 from hermes.memory_server.db.schema import open_for_work
-from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
-from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.messages import MessageDraft, append_messages, prepare_drafts
 from hermes.memory_server.engine.word_vectors import WordVectors
 
 SIZES = (22_000, 200_000, 1_000_000)

@@ -13,7 +13,7 @@ import hermes
 VALUES = {"clock", "errors", "events", "fence", "loopback", "redaction", "types"}
 ALLOWED = {
     "hermes.honcho": VALUES
-    | {"config_edit", "config_file", "embedded", "files", "home", "honcho", "memory", "ranking", "scope", "settings"},
+    | {"config_file", "embedded", "files", "home", "honcho", "memory", "ranking", "scope", "settings"},
     "hermes.llm": VALUES | {"llm"},
     "hermes.memory_server": VALUES | {"llm", "memory_server", "ranking", "sqlite"},
 }

@@ -72,7 +72,7 @@ def test_only_executed_code_is_counted_in_every_thread(tmp_path: Path) -> None:
             Function("honcho/recall.py", "Recaller.recall"),
             Function("app.py", "App.open_store"),
         ),
-        ("search", Function("memory_server/api/search.py", "search_workspace"), Function("agent/turn.py", "run_turn")),
+        ("search", Function("memory_server/api/recall.py", "search_workspace"), Function("agent/turn.py", "run_turn")),
     ],
 )
 def test_a_way_is_traced_without_what_came_before_it(way: str, passed: Function, avoided: Function) -> None:

@@ -62,7 +62,7 @@ def scoped(app: App, store: Store, model: Model, scope: Scope, fate: str = SAVED
     messages."""
     if not isinstance(model, OfflineModel):
         return model
-    from hermes.agent.offline import recollect  # only where no model answers
+    from hermes.agent.recollection import recollect  # only where no model answers
 
     return OfflineModel(partial(recollect, store, open_notes(app, scope)), fate, app.clock.now)
 

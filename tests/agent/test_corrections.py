@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent, Policy
-from hermes.agent.offline import Inquiry, recollect
+from hermes.agent.offline import Inquiry
+from hermes.agent.recollection import recollect
 from hermes.agent.review import PROMPT, review
 from hermes.db import queue
 from hermes.db.queue_items import find

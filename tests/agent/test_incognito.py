@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import session_search_tool
-from hermes.agent.offline import Inquiry, OfflineModel, recollect
+from hermes.agent.offline import Inquiry, OfflineModel
+from hermes.agent.recollection import recollect
 from hermes.agent.review import PROMPT, review
 from hermes.agent.undo import retry
 from hermes.clock import SystemClock

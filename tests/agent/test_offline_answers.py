@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.agent.offline import UNKNOWN, answer, read_inquiry
+from hermes.agent.offline_answers import UNKNOWN, answer, read_inquiry
 from hermes.types import UNANSWERED_SCORE, RecalledLine
 
 NOW = 1_767_225_600.0

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes.agent.agent import Agent
-from hermes.agent.offline import OfflineModel, recollect
+from hermes.agent.offline import OfflineModel
+from hermes.agent.recollection import recollect
 from hermes.agent.turn import answer
 from hermes.events import Replied
 from hermes.memory.notes import Notes

@@ -20,7 +20,7 @@ from hermes.honcho.evidence import (
 from hermes.honcho.injection import EVIDENCE, STANDING, SUPPLEMENT, Section, budget_chars, compose
 from hermes.honcho.recall_reader import RecalledChange, RecalledConclusion, RecalledMessage
 from hermes.memory.provider import Part
-from hermes.memory_server.api.health import EXTENSIONS
+from hermes.memory_server.api.app import EXTENSIONS
 from tests.honcho.between import Asked, Instead, like_a_model
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, SESSIONS, Recalling
 

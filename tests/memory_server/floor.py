@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector, split_pieces, to_blob
-from hermes.memory_server.engine.drafts import MessageDraft
+from hermes.memory_server.engine.messages import MessageDraft
 from hermes.memory_server.engine.search import find_hits
 from hermes.memory_server.engine.vectors import MAX_ROWS_KEPT, VectorIndex
 from hermes.memory_server.engine.word_vectors import WordVectors

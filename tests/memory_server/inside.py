@@ -13,7 +13,7 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.delivery import WebhookDelivery
+from hermes.memory_server.engine.webhooks import WebhookDelivery
 from tests.memory_server.floor import EMBEDDER
 
 

@@ -12,9 +12,9 @@ from sqlalchemy import create_engine, event
 
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.postgres import PostgresDatabase
 from hermes.memory_server.db.schema import FILE, open_database, open_postgres
+from hermes.memory_server.db.sqlite import register_functions
 from tests.postgres import Postgres
 
 POSTGRES_MODULES = ("routes", "search", "jobs", "filters", "metrics")

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from hermes.memory_server.engine.delivery import DeliveryError, WebhookDelivery, is_public
+from hermes.memory_server.engine.webhooks import DeliveryError, WebhookDelivery, is_public
 from tests.memory_server.inside import inward
 
 

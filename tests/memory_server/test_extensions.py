@@ -10,15 +10,14 @@ import httpx
 import pytest
 
 from hermes.clock import SystemClock
-from hermes.memory_server.api.health import EXTENSIONS
+from hermes.memory_server.api.app import EXTENSIONS
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
 from hermes.memory_server.engine import removal
 from hermes.memory_server.engine.conclusions import list_conclusions
-from hermes.memory_server.engine.drafts import MessageDraft
 from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.kinds import KINDS, JobTools
-from hermes.memory_server.engine.messages import append_messages, list_messages
+from hermes.memory_server.engine.messages import MessageDraft, append_messages, list_messages
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session

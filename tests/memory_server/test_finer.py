@@ -17,8 +17,7 @@ from sqlalchemy import func, select
 
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import finer_progress, finer_vectors, messages
-from hermes.memory_server.embedder import PIECE_CHARS, Embedder, Vector
-from hermes.memory_server.endpoint import EmbeddingEndpoint
+from hermes.memory_server.embedder import PIECE_CHARS, Embedder, EmbeddingEndpoint, Vector
 from hermes.memory_server.engine import embedding
 from tests.compression.hand_clock import HandClock
 from tests.memory_server.embeddings import DIMENSION, Answer, FavouriteWordEmbedder, endpoint, in_favour_of, vectors

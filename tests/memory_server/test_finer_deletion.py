@@ -11,7 +11,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
-from hermes.memory_server.endpoint import EmbeddingEndpoint
+from hermes.memory_server.embedder import EmbeddingEndpoint
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session, delete_workspace, purge_session
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind

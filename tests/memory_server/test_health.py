@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from hermes import __version__
 from hermes.loopback import CHALLENGE, PROOF, is_proof
 from hermes.memory_server import times
-from hermes.memory_server.api.health import EXTENSIONS
+from hermes.memory_server.api.app import EXTENSIONS
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import FILE, open_database, open_for_work

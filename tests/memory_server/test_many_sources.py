@@ -12,8 +12,8 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.memory_server.db import sqlite
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.functions import register_functions
 from hermes.memory_server.db.schema import open_database
+from hermes.memory_server.db.sqlite import register_functions
 from tests.memory_server.inside import serving
 
 pytestmark = pytest.mark.contract("9.12")

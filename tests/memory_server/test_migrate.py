@@ -30,7 +30,7 @@ from hermes.memory_server.db.move_places import FolderPlace, MovePlace, Postgres
 from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, open_postgres
 from hermes.memory_server.db.tables import meta
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import find_tombstone_time
+from hermes.memory_server.engine.truth import find_tombstone_time
 from hermes.memory_server.engine.worker import JobWorker
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.inside import serving

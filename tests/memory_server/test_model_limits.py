@@ -13,9 +13,8 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import sessions
-from hermes.memory_server.engine.jobs import Job, add_job
+from hermes.memory_server.engine.jobs import Counts, Job, add_job, read_status
 from hermes.memory_server.engine.kinds import KINDS, JobTools
-from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.calls import DAY_MICROSECONDS

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.db.functions import holds_json
 from hermes.memory_server.db.matching import MAX_FACTS, OVERFLOW_FACT, facts_of, pattern_facts
+from hermes.memory_server.db.sqlite import holds_json
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine import allowed, candidates, messages, narrowing, search, words
+from hermes.memory_server.engine import candidates, messages, narrowing, search, words
 from hermes.memory_server.engine.messages import append_messages, list_messages, set_message_metadata
 from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import PageRequest
@@ -94,7 +94,7 @@ def test_few_looked_at_first_change_no_answer(talk: Tx, name: str, monkeypatch: 
     """Small limits make every search examine all allowed rows."""
     as_ever = list(found(talk, FILTERS[name]))
     monkeypatch.setattr(narrowing, "MAX_SHORT_LIST_MESSAGES", 3)
-    monkeypatch.setattr(allowed, "MESSAGES_PER_QUERY", 7)
+    monkeypatch.setattr(words, "MESSAGES_PER_QUERY", 7)
     monkeypatch.setattr(candidates, "MAX_CHECKED_MESSAGES", 1)
     assert as_ever == list(found(talk, FILTERS[name]))
 

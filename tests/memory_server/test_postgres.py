@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import TextClause, select, text
 
 from hermes.errors import StoreError, StoreUnreachableError, UsageError
 from hermes.memory_server.db import postgres as module
@@ -32,7 +32,7 @@ from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.tombstones import add_tombstones, find_tombstone_time
+from hermes.memory_server.engine.truth import add_tombstones, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from tests.memory_server.floor import draft
 from tests.memory_server.inside import serving
@@ -313,7 +313,11 @@ async def test_transaction_that_was_cut_off_in_the_middle_is_run_again(postgres:
     opened = open_postgres(address(postgres.create()))
     for run in (opened.read, opened.write):
         steps = iter([text(end), text("SELECT 7")])
-        assert await run(lambda tx, steps=steps: tx.execute(next(steps)).scalar_one()) == 7
+
+        def step(tx: Tx, steps: Iterator[TextClause] = steps) -> int:
+            return int(tx.execute(next(steps)).scalar_one())
+
+        assert await run(step) == 7
     await opened.close()
 
 

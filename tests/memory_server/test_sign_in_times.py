@@ -13,8 +13,7 @@ import pytest
 import pytest_asyncio
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.server import Options
-from hermes.memory_server.api.wrong_codes import MAX_WRONG_CODES
+from hermes.memory_server.api.server import MAX_WRONG_CODES, Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine.grants import REFRESH_TOKEN_SECONDS, REPLAY_WINDOW_SECONDS

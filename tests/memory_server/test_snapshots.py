@@ -11,12 +11,12 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine import postings
-from hermes.memory_server.engine.asking import understand
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.deletion import purge_session
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.sessions import get_session
+from hermes.memory_server.engine.words import understand
 from tests.memory_server.floor import draft, new_index, question, search_messages
 
 NOW = 1_700_000_000_000_000

@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from hermes.memory_server import tokens
-from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
+from hermes.memory_server.engine.messages import MessageDraft, prepare_drafts
 from hermes.memory_server.threads import compute
 from hermes.sqlite.scheduling import Asker, asker
 from tests.memory_server.floor import EMBEDDER

@@ -21,10 +21,9 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session
-from hermes.memory_server.engine.jobs import Job
+from hermes.memory_server.engine.jobs import Counts, Job, read_status
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.queue_status import Counts, read_status
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
 from hermes.memory_server.engine.worker import RENEW_INTERVAL_SECONDS, JobWorker
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace

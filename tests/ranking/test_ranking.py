@@ -10,7 +10,7 @@ import pytest
 
 from hermes.ranking import traits
 from hermes.ranking.dates import asks_when, find_dates
-from hermes.ranking.names import leave_out, spellings
+from hermes.ranking.personal import leave_out, spellings
 from hermes.ranking.scoring import Evidence, score, score_finer
 from hermes.ranking.traits import traits_of
 from hermes.ranking.words import segment, split_words, telling_words

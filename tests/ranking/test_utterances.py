@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.ranking.personal import find_name, find_topic, holds_secret, is_general
-from hermes.ranking.utterances import find_small_talk, is_question, only_asks
+from hermes.ranking.traits import find_small_talk, is_question, only_asks
 
 
 @pytest.mark.contract("10.5")

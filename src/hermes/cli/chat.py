@@ -190,8 +190,7 @@ async def _resume_requested(conversation: TerminalConversation, session: str | N
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """Run one turn and return its last event. Only the reply goes to standard output."""
     if not as_json and can_redraw():  # at a terminal the reply is streamed
-        # imported late: pipes need none
-        printed = import_module("hermes.cli.chat").PrintedReply(conversation.app)
+        printed = PrintedReply(conversation.app)
         return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:

@@ -74,7 +74,7 @@ def read_name(given: str) -> str | None:
     is_name = (
         len(name) <= MAX_NAME_CHARS and len(name.split()) <= MAX_NAME_WORDS and not set("?!/<>{}0123456789") & set(name)
     )
-    greets = import_module("hermes.ranking.utterances").find_small_talk(given) is not None
+    greets = import_module("hermes.ranking.traits").find_small_talk(given) is not None
     return name if name and is_name and not greets else None
 
 

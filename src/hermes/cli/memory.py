@@ -128,15 +128,15 @@ COMMANDS = {
     "search": "memory_book:search",
     "why": "memory_book:why",
     "edit": "memory_book:edit",
-    "explain": "explain:explain",
-    "backfill": "backfill:backfill",
-    "reread": "rereading:reread",
-    "forget": "forget:forget",
-    "setup": "memory_setup:setup",
+    "explain": "memory_book:explain",
+    "backfill": "memory_learning:backfill",
+    "reread": "memory_learning:reread",
+    "forget": "memory_book:forget",
+    "setup": "memory_status:setup",
     "model": "memory_model:model",
-    "dreams": "dreams:dreams",
-    "start": "memory_server:start",
-    "stop": "memory_server:stop",
+    "dreams": "memory_learning:dreams",
+    "start": "memory:start",
+    "stop": "memory:stop",
     "export": "transfer:export",
     "import": "transfer:import_",
     "migrate": "memory_migrate:migrate",
@@ -244,8 +244,8 @@ def worker(
 ) -> None:
     """Do the background work of a memory folder or database until stopped; several may run."""
     from hermes.memory_server.api.server import Options
-    from hermes.memory_server.engine.delivery import WebhookDelivery
     from hermes.memory_server.engine.embedding import Refinement, refining
+    from hermes.memory_server.engine.webhooks import WebhookDelivery
     from hermes.memory_server.engine.word_vectors import WordVectors
     from hermes.memory_server.engine.worker import JobWorker
     from hermes.memory_server.model.door import ModelDoor

@@ -63,18 +63,18 @@ def add(
     database: DatabaseUrl = None,
 ) -> None:
     """Register another program that may ask to sign in."""
-    from hermes.memory_server.engine import oauth_clients
+    from hermes.memory_server.engine import grants
 
-    _run(ctx, (data, database), lambda tx, at: oauth_clients.add_client(tx, name, redirect or [], at))
+    _run(ctx, (data, database), lambda tx, at: grants.add_client(tx, name, redirect or [], at))
     say(f"{name} may ask to sign in")
 
 
 @app.command("list")
 def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, json: AsJson = False) -> None:
     """List the programs that may ask to sign in."""
-    from hermes.memory_server.engine import oauth_clients
+    from hermes.memory_server.engine import grants
 
-    clients = _run(ctx, (data, database), lambda tx, _: oauth_clients.list_clients(tx))
+    clients = _run(ctx, (data, database), lambda tx, _: grants.list_clients(tx))
     if json:
         print_json([client._asdict() for client in clients])
         return
@@ -86,11 +86,10 @@ def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, j
 def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseUrl = None) -> None:
     """Remove a registered program and revoke its grants."""
     from hermes.memory_server.db.tables import grants
-    from hermes.memory_server.engine import oauth_clients
-    from hermes.memory_server.engine.grants import end_grants
+    from hermes.memory_server.engine.grants import end_grants, remove_client
 
     def run(tx: Tx, _at: int) -> int:
-        oauth_clients.remove_client(tx, name)
+        remove_client(tx, name)
         return end_grants(tx, grants.c.client == name)
 
     say(f"{name} is removed, {_count(_run(ctx, (data, database), run))}")

@@ -39,8 +39,7 @@ from hermes.memory_server.api.metrics import process_lines, write_lines
 from hermes.memory_server.api.server import Options
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work, open_postgres
-from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.endpoint import EmbeddingEndpoint
+from hermes.memory_server.embedder import Embedder, EmbeddingEndpoint
 from hermes.memory_server.engine.word_vectors import WordVectors
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.minilm import MiniLm

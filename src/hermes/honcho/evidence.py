@@ -24,7 +24,7 @@ from hermes.honcho.recall_reader import (
 )
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.relative_times import write_out
-from hermes.ranking.utterances import only_asks
+from hermes.ranking.traits import only_asks
 from hermes.ranking.words import share_held, split_words, telling_words
 from hermes.types import UNANSWERED_SCORE, RecalledLine
 

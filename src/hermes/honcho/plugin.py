@@ -364,8 +364,7 @@ class HonchoPlugin(MemoryPlugin):
         # By name: a conversation needs none of it.
         config = self.configuration()
         server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
-        made: OwnersMerging = import_module("hermes.honcho.plugin").OwnersMerging(server, config.identities)
-        return made
+        return OwnersMerging(server, config.identities)
 
     def forget(self, items: Sequence[Remembered]) -> None:
         by_workspace: dict[str | None, list[Remembered]] = {}

@@ -19,7 +19,7 @@ from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.keys import LEVELS
 from hermes.memory.provider import Question
-from hermes.ranking.utterances import is_nod
+from hermes.ranking.traits import is_nod
 
 RAISE_BY_ONE_CHARS, RAISE_BY_TWO_CHARS = 120, 400
 """Question lengths from which the level is raised by one, and by two."""

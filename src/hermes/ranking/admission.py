@@ -17,7 +17,7 @@ import numpy as np
 from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
 from hermes.ranking.successors import ASKS_NAME, ASKS_NUMBER, holds_wanted
-from hermes.ranking.utterances import only_asks
+from hermes.ranking.traits import only_asks
 from hermes.ranking.words import split_words
 
 MAX_LINES_READ = 6

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from hermes.ranking.dates import MONTHS
-from hermes.ranking.names import MAX_CACHED_TEXTS
+from hermes.ranking.personal import MAX_CACHED_TEXTS
 from hermes.ranking.words import SENTENCE_END, STEM_CHARS, split_words
 
 MAX_COMPARED_HITS = 10

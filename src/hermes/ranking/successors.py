@@ -15,8 +15,7 @@ from hermes.ranking.changes import find_values
 from hermes.ranking.claims import is_change
 from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
-from hermes.ranking.traits import NAMES_TIME, traits_of
-from hermes.ranking.utterances import only_asks
+from hermes.ranking.traits import NAMES_TIME, only_asks, traits_of
 
 MAX_COMPARED = 10
 """The number of first statements that are compared."""

@@ -1,10 +1,17 @@
-"""Traits: what a search must know about a message without its text, packed into one number beside its vector."""
+"""Traits: what a search must know about a message without its text, packed into one number beside its vector.
+
+Classification of utterances by rules: questions, requests, small talk, and other text, which can be remembered.
+
+In English, German, Spanish, French and Chinese. The agent host and the memory server share these rules.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 from hermes.ranking.relative_times import resolve
 from hermes.ranking.words import split_words
@@ -72,3 +79,151 @@ def _names_other_time(text: str) -> bool:
 def speaks_of_oneself(text: str, words: Sequence[str]) -> bool:
     """Return True if the author of a text with these words speaks of themselves."""
     return not ONESELF.isdisjoint(words) or (not text.isascii() and any(letter in text for letter in ONESELF_LETTERS))
+
+
+SmallTalk = Literal["greeting", "farewell", "thanks", "nod"]
+MAX_SMALL_TALK_CHARS = 100
+MAX_CACHED_CHARS, MAX_CACHED_SENTENCES = 500, 4096
+"""The length up to which it is cached whether a sentence asks, and the number of cached sentences."""
+MAX_UNMARKED_CHARS = 80
+"""A longer question without a question mark also states something."""
+MIN_TELLING_WORDS = 4
+"""Fewer words before a question ("I wonder, …") state nothing."""
+SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")
+CLAUSE_END = re.compile(r"[,;:，、；：–—]|\s-\s")
+CLOSING = "\"'”’»)] "
+"""Characters that may follow the mark that ends a sentence."""
+NOT_WORDS = re.compile(r"[\W_]+")
+ASKING = re.compile(
+    r"(?:(?:what|what['’]?s|who|who['’]?s|whose|when|where|where['’]?s|which|why|how|do|does|did|is|are|was|were|can"
+    r"|could|wer|wem|wen|wann|wie|wo|woher|wohin|warum|wieso|weshalb|wessen|welche[mnrs]?|wo(?:gegen|mit|für|von|r?an"
+    r"|rin)|qui|quoi|quand|où|comment|pourquoi|combien|quels?|quelles?|est-ce|qu['’]est-ce|que sais|qué|quién(?:es)?"
+    r"|cuándo|d[oó]nde|cómo|como (?:se|me)|cuál(?:es)?|cuánt[oa]s?|por qué|que sabes|quien soy)\b(?!\s+(?:ich|je)\b"
+    r"|\s+j['’])|remind me (?:what|who|whose|when|where|which|why|how)\b)(?!.*[.!…]$)|¿|tell me\b"
+    r"|[^。！]{0,30}(?:(?<!没)什么|谁|哪|怎么|多少|吗$)(?!都)[^。！]{0,20}$",
+    re.IGNORECASE | re.DOTALL,
+)
+NOTED = re.compile(
+    r"(?:do|does|did|is|are|was|were|can|could)\s+(?!(?:i|you|we|my|your|our|there|ist|habe?)\b)", re.IGNORECASE
+)
+"""Matches the beginning of a note that leaves out its subject ("is called Ada")."""
+REQUEST = re.compile(
+    r"(?:please |bitte |por favor |s['’]il te plaît,? )?(?:(?:write|translate|summari[sz]e|explain|fix|draft"
+    r"|calculate|generate|help me|give me|make me|tell me (?:a|an) |schreibe?|übersetze?|erkläre?|hilf mir|escribe"
+    r"|traduce|explica|ayúdame|écris|traduis|explique|aide-moi)\b(?!:)|帮我|请?(?:写|翻译|解释)|help[.!?]?$"
+    r"|who are you\b|what (?:can|are) you\b(?! (?:tell|remember|know))|wer bist du\b|was kannst du\b|quién eres\b"
+    r"|qui es-tu\b|你是谁)",
+    re.IGNORECASE,
+)
+FORGET = re.compile(
+    r"(?:please |bitte |por favor )?(?:(?:forget|delete) (?:that|this|it|what|everything|about|all|my|me)\b|vergiss\b"
+    r"|lösche?\b|olvida\b|borra\b|oublie\b|efface\b|忘[记了掉]|删除)",
+    re.IGNORECASE,
+)
+GREETINGS = frozenset(
+    """
+    hi hello hey hiya howdy hallo hoi servus moin hola salut bonjour bonsoir coucou morning afternoon evening day good
+    guten gute morgen tag abend grüß grüezi gott dich buenos buenas días dias tardes noches there again hermes all
+    """.split()  # noqa: SIM905 - one word a line would be a page
+)
+FAREWELLS = frozenset(
+    """
+    bye goodbye cya see you later soon tomorrow good night gute nacht tschüss tschüs ciao bis bald morgen später auf
+    wiedersehen adiós adios hasta luego mañana pronto buenas noches au revoir à demain bientôt bonne nuit
+    """.split()  # noqa: SIM905
+)
+THANKS = frozenset(
+    """
+    thanks thx ty thank you so very much many a lot danke schön vielen dank sehr gracias muchas mil merci beaucoup
+    bien please bitte
+    """.split()  # noqa: SIM905
+)
+NODS = frozenset(
+    """
+    yes yeah yep yup y no nope nah n ok okay k sure fine good great nice cool perfect right exactly done next stop
+    continue thanks thx ty please hm hmm ah oh lol lgtm ja nein danke bitte oui non merci si sí gracias
+    好 好的 嗯 是 不是 对
+    """.split()  # noqa: SIM905
+)
+NOD_PHRASES = frozenset({"thank you", "got it", "go on", "go ahead", "do it", "all right", "sounds good", "i see"})
+WHOLE = re.compile(
+    r"(?P<greeting>how are you(?: doing)?(?: today)?|how['’]s it going|how do you do|what['’]?s up"
+    r"|wie geht['’]?s(?: dir)?|wie geht es (?:dir|ihnen)|(?:¿ ?)?qué tal(?: estás)?|(?:¿ ?)?cómo estás"
+    r"|(?:comment )?ça va|你好[吗啊呀]?|您好|早上好|下午好|晚上好|早安|嗨|哈喽)|(?P<farewell>再见|拜拜|晚安|明天见)"
+    r"|(?P<thanks>(?:谢谢|多谢)你?)",
+    re.IGNORECASE,
+)
+"""Small talk that is recognised only as a whole."""
+FIRST = {
+    "greeting": re.compile(
+        r"hi|hello|hey|hiya|howdy|hallo|hoi|servus|moin|hola|salut|bonjour|bonsoir|coucou|grü(?:ß|ezi)|buen[oa]s"
+        r"|guten? (?:morgen|tag|abend)|good (?:morning|afternoon|evening|day)|morning|morgen$"
+    ),
+    "farewell": re.compile(
+        r"bye|goodbye|cya|see you|good night|gute nacht|tschüss?|ciao|bis (?:bald|morgen|später)|auf wieder|adi[oó]s"
+        r"|hasta|buenas noches|au revoir|à (?:demain|bientôt)|bonne nuit"
+    ),
+    "thanks": re.compile(r"thanks|thank you|thx|ty$|many thanks|danke|vielen dank|(?:muchas |mil )?gracias|merci"),
+}
+"""How small talk of each kind begins, lower-cased and without punctuation."""
+VOCABULARIES: dict[SmallTalk, frozenset[str]] = {"farewell": FAREWELLS, "greeting": GREETINGS, "thanks": THANKS}
+
+
+def is_question(text: str) -> bool:
+    """Return True if a text asks for an answer: it ends with a question mark, or begins with a question word and has
+    no full stop at the end.
+    """
+    flat = text.strip()
+    return flat.rstrip(CLOSING + "!").endswith(tuple(QUESTION_MARKS)) or ASKING.match(flat) is not None
+
+
+def is_request(text: str) -> bool:
+    """Return True if a text asks for something that memory alone cannot do, or asks what the agent can do."""
+    return REQUEST.match(text.strip()) is not None
+
+
+def wants_forgetting(text: str) -> bool:
+    """Return True if a text asks to forget something."""
+    return FORGET.match(text.strip()) is not None
+
+
+def find_small_talk(text: str) -> SmallTalk | None:
+    """Return the kind of small talk that a whole text is, or None."""
+    if len(text) > MAX_SMALL_TALK_CHARS:
+        return None
+    plain = text.strip().lower()
+    whole = WHOLE.fullmatch(plain.strip(" .!?！？。¡"))
+    if whole is not None:
+        return next(kind for kind in ("greeting", "farewell", "thanks") if whole[kind])
+    words = NOT_WORDS.sub(" ", plain).strip()
+    for kind, vocabulary in VOCABULARIES.items():
+        if FIRST[kind].match(words) and vocabulary.issuperset(words.split()):
+            return kind
+    return "nod" if is_nod(plain) else None
+
+
+def is_nod(text: str) -> bool:
+    """Return True for assent, thanks and the like ("ok", "go on"), to which memory can add nothing."""
+    words = NOT_WORDS.sub(" ", text[:MAX_SMALL_TALK_CHARS].lower()).strip()
+    is_short = len(text.strip()) <= MAX_SMALL_TALK_CHARS
+    return is_short and bool(words) and (words in NOD_PHRASES or NODS.issuperset(words.split()))
+
+
+def only_asks(text: str) -> bool:
+    """Return True if a text consists of questions and states nothing about its author ("I moved to Ghent, …?" does)."""
+    sentences = [sentence.strip() for sentence in SENTENCE_END.split(text) if sentence.strip()]
+    return bool(sentences) and all(map(_only_asks, sentences))
+
+
+def _only_asks(sentence: str) -> bool:
+    return (_asks if len(sentence) <= MAX_CACHED_CHARS else _asks.__wrapped__)(sentence)
+
+
+@lru_cache(MAX_CACHED_SENTENCES)  # the next turn finds the same sentences again
+def _asks(sentence: str) -> bool:
+    if not sentence.rstrip(CLOSING).endswith(tuple(QUESTION_MARKS)):
+        is_short = len(sentence) <= MAX_UNMARKED_CHARS
+        return is_short and ASKING.match(sentence) is not None and NOTED.match(sentence) is None
+    before = sentence[: max((found.start() for found in CLAUSE_END.finditer(sentence)), default=0)]
+    words = split_words(before)
+    return len(words) < MIN_TELLING_WORDS or not speaks_of_oneself(before, words)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hermes.ranking.dates import MONTHS, Dates, asks_when, find_dates
-from hermes.ranking.names import leave_out, spellings
+from hermes.ranking.personal import leave_out, spellings
 from hermes.ranking.traits import OF_ONESELF, traits_of
 from hermes.ranking.words import split_words, telling_words
 from hermes.store.words import only_words

@@ -1,41 +1,46 @@
-"""The application: all routes over one database."""
+"""The application: all routes over one database.
+
+`/health`. It reports the state seen last, so that it is as fast under load as without.
+
+`/docs`: the OpenAPI document as an HTML page, without scripts or external resources.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from html import escape
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.responses import HTMLResponse, Response
 
 from hermes import __version__
 from hermes.clock import Clock
 from hermes.errors import StoreError
+from hermes.loopback import CHALLENGE, CHALLENGE_CHARS, PROOF, prove
 from hermes.memory_server import times
 from hermes.memory_server.api import (
     chat,
     conclusions,
     consent,
     context,
-    docs_page,
     extensions,
     faults,
     messages,
     oauth,
     peers,
     portable,
-    rereading,
+    recall,
     scopes,
-    search,
     sessions,
     webhooks,
     workspaces,
 )
 from hermes.memory_server.api.auth import Admin, StartKey
-from hermes.memory_server.api.health import report_health
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
 from hermes.memory_server.api.metrics import RequestCounts, show_metrics
@@ -46,18 +51,181 @@ from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.embedding import Refinement, refining
-from hermes.memory_server.engine.health import ServerHealth
+from hermes.memory_server.engine.health import OK, ServerHealth
 from hermes.memory_server.engine.near_vectors import queue_indexing
 from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.webhooks import WebhookDelivery
 from hermes.memory_server.engine.worker import working
 from hermes.memory_server.model.door import ModelDoor
 from hermes.memory_server.model.settings import SettingsFile
 from hermes.memory_server.threads import compute
 from hermes.memory_server.tokens import count_tokens
+
+EXTENSIONS: tuple[str, ...] = (
+    "idempotency",
+    "delete_peer",
+    "delete_messages",
+    "edit_conclusion",
+    "provenance",
+    "merge_peers",
+    "move_in_session",
+    "export",
+    "import",
+    "search_scores",
+    "evidence",
+    "context_views",
+    "narrow_answers",
+    "both_views",
+    "truth_over_time",
+    "dreams",
+    "reread",
+)
+"""One name per extension. A name never changes its meaning."""
+
+
+async def report_health(request: Request, here: ServerDep) -> Response:
+    """Return the server's state, its backlog, and the extensions that it offers beyond the official API."""
+    file = await here.health.status()
+    stopped = here.worker is not None and not here.worker.is_alive()
+    status = "worker stopped" if file == OK and stopped else file
+    return JsonResponse(_describe(here, status, file), 200 if status == OK else 503, headers=_proof(request, here))
+
+
+def _describe(here: Server, status: str, file: str) -> dict[str, Any]:
+    backlog = here.health.backlog
+    worker = "elsewhere" if here.worker is None else "running" if here.worker.is_alive() else "stopped"
+    return {
+        "status": status,
+        "version": __version__,
+        "database": file,
+        "worker": worker,
+        "model": _describe_model(here),
+        "finer_vectors": _describe_finer(here),
+        "lag": {
+            "waiting_jobs": backlog.waiting,
+            "oldest_job_seconds": round(backlog.oldest, 3),
+            "messages_without_vector": backlog.unfindable,
+            "retried": backlog.retried,
+            "reasons": backlog.reasons,
+        },
+        "rereading": here.health.rereading,
+        "disk_free_bytes": here.health.free_bytes,
+        "extensions": EXTENSIONS,
+    }
+
+
+def _describe_model(here: Server) -> dict[str, Any] | None:
+    """Return the state of the model; None if answers, summaries and conclusions are made without one."""
+    told = here.models.report()
+    return None if told is None else told | {"today": here.health.model_calls, "waiting": here.health.deferred}
+
+
+def _describe_finer(here: Server) -> dict[str, Any] | None:
+    if here.refinement is None:
+        return None
+    told = {"embedder": here.refinement.name, "state": here.refinement.state}
+    return told | {
+        "messages_without": here.health.without_finer,
+        "messages_refused": here.health.refused_by_finer,
+    }
+
+
+def _proof(request: Request, here: Server) -> dict[str, str]:
+    challenge = request.headers.get(CHALLENGE, "")
+    if not here.options.start_id or not 0 < len(challenge) <= CHALLENGE_CHARS:
+        return {}
+    return {PROOF: prove(here.options.start_id, challenge)}
+
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+}
+STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+summary, td:first-child { font-family: ui-monospace, monospace }
+summary, h3, td:last-child { overflow-wrap: anywhere }
+summary { cursor: pointer } summary span { font-family: system-ui, sans-serif; opacity: .75 }
+table { border-collapse: collapse; margin: .5rem 0 1rem } td, th { padding: .15rem .75rem .15rem 0; text-align: left }
+"""
+LIMITS = ("format", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "default")
+Spec = dict[str, Any]
+
+
+# Swagger UI is 2 MB of scripts, which would run where no key is asked for, with buttons that the server refuses.
+def write_page(spec: Spec) -> str:
+    """Return the page, with every route by tag and every schema that routes use."""
+    title = f"{escape(spec['info']['title'])} {escape(spec['info']['version'])}"
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    intro = f'<h1>{title}</h1><p>{escape(spec["info"]["summary"])}, as <a href="/openapi.json">OpenAPI</a>.</p>'
+    body = "".join([intro, *_write_routes(spec), "<h2>shapes</h2>", *_write_shapes(spec)])
+    return f'<!doctype html><html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>'
+
+
+def _write_routes(spec: Spec) -> Iterator[str]:
+    by_tag: dict[str, list[str]] = {}
+    for path, methods in spec["paths"].items():
+        for method, route in methods.items():
+            by_tag.setdefault(route["tags"][0], []).append(_write_route(f"{method.upper()} {path}", route))
+    for tag, routes in sorted(by_tag.items()):
+        yield f"<h2>{escape(tag)}</h2>{''.join(routes)}"
+
+
+def _write_route(name: str, route: Spec) -> str:
+    taken = [(given["name"], given["in"], _needed(given), given["schema"]) for given in route.get("parameters", [])]
+    body = route.get("requestBody", {})
+    taken += [("body", kind, _needed(body), content["schema"]) for kind, content in body.get("content", {}).items()]
+    good = [status for status in route["responses"] if status.startswith("2")]
+    given = [
+        (status, kind, "", content.get("schema", {}))
+        for status in good
+        for kind, content in route["responses"][status].get("content", {"": {}}).items()
+    ]
+    bad = f"<p>or fails with {', '.join(sorted(route['responses'].keys() - {*good}))}</p>"
+    what = escape(route.get("description") or route["summary"])
+    tables = _write_table("takes", taken) + _write_table("answers", given)
+    return f"<details><summary>{escape(name)} <span>{what}</span></summary>{tables}{bad}</details>"
+
+
+def _write_shapes(spec: Spec) -> Iterator[str]:
+    for name, shape in sorted(spec["components"]["schemas"].items()):
+        needed = shape.get("required", [])
+        fields = [
+            (field, "", "required" if field in needed else "optional", schema)
+            for field, schema in shape.get("properties", {}).items()
+        ]
+        yield f'<h3 id="{escape(name)}">{escape(name)}</h3>{_write_table("field", fields) or _write_type(shape)}'
+
+
+def _write_table(title: str, rows: list[tuple[str, str, str, Spec]]) -> str:
+    lines = [
+        f"<tr><td>{escape(name)}<td>{escape(place)}<td>{escape(note)}<td>{_write_type(schema)}"
+        for name, place, note, schema in rows
+    ]
+    return f"<table><tr><th>{title}</th></tr>{''.join(lines)}</table>" if rows else ""
+
+
+def _needed(given: Spec) -> str:
+    return "required" if given.get("required") else "optional"
+
+
+def _write_type(schema: Spec) -> str:
+    """Return the HTML for a type, with links to the schemas in it."""
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_write_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(escape(repr(one)) for one in schema["enum"])
+    limits = ", ".join(f"{escape(name)} {escape(str(schema[name]))}" for name in LIMITS if name in schema)
+    inside = schema.get("items") or schema.get("additionalProperties")
+    of = f" of {_write_type(inside)}" if isinstance(inside, dict) else ""
+    return f"{escape(schema.get('type', 'anything'))}{of}{f' ({limits})' if limits else ''}"
+
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +365,7 @@ def create_app(
     faults.install(app)
     # The first matching route answers, so the most frequent routes come first.
     for package in (
-        search,
+        recall,
         messages,
         context,
         workspaces,
@@ -208,7 +376,6 @@ def create_app(
         scopes,
         webhooks,
         extensions,
-        rereading,
         portable,
     ):
         app.router.routes.extend(package.router.routes)  # an included router would add a matching step to each request
@@ -231,7 +398,7 @@ def _add_server_routes(app: FastAPI, requests: RequestCounts, life: Life) -> Non
 
     @app.get("/docs", include_in_schema=False)
     def show_docs() -> Response:  # in a thread, since building the document takes a while
-        return HTMLResponse(docs_page.write_page(app.openapi()), headers=docs_page.HEADERS)
+        return HTMLResponse(write_page(app.openapi()), headers=HEADERS)
 
     if (end := life.end) is not None:
 

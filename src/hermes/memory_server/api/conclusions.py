@@ -23,9 +23,8 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.once import conclude_once
-from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.peers import find_peer, follow_names
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.faults import Invalid

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
 from hermes.memory_server import limits
-from hermes.memory_server.api import forms
+from hermes.memory_server.api import sign_in_pages
 from hermes.memory_server.api import sign_in_pages as pages
 from hermes.memory_server.api.auth import read_key
 from hermes.memory_server.api.faults import STATUS
@@ -20,8 +20,7 @@ from hermes.memory_server.api.oauth import AUTHORIZE, DEVICE, find_problem, read
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import sign_ins
-from hermes.memory_server.engine.grants import OAuthRefusal
-from hermes.memory_server.engine.oauth_clients import accepts_redirect, find_client
+from hermes.memory_server.engine.grants import OAuthRefusal, accepts_redirect, find_client
 from hermes.memory_server.faults import Fault, Invalid, TooMany, Unauthorized
 
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -66,8 +65,8 @@ def show_style() -> Response:
 @router.get(AUTHORIZE)
 async def ask_owner(request: Request, here: ServerDep) -> Response:
     """Show the program that requests access. An invalid client or redirect shows an error instead of redirecting."""
-    forms.refuse_foreign_view(request, here.options)
-    form = forms.parse_form(request.url.query)
+    sign_in_pages.refuse_foreign_view(request, here.options)
+    form = sign_in_pages.parse_form(request.url.query)
     client = await here.read(lambda tx: find_client(tx, form.get("client_id", "")))
     if client is None:
         raise Invalid("The program that sent you here is not known to this server: its client_id is missing or unknown")
@@ -79,7 +78,7 @@ async def ask_owner(request: Request, here: ServerDep) -> Response:
         )
     if (problem := _find_problem(form)) is not None:
         return _send_back(redirect_uri, form.get("state", ""), error=problem.error, error_description=problem.reason)
-    browser = forms.read_browser(request) or forms.new_browser()
+    browser = sign_in_pages.read_browser(request) or sign_in_pages.new_browser()
     config_path = "".join(filter(str.isprintable, form.get("config_path", "")))[:MAX_PATH_CHARS]
     asked = sign_ins.BrowserRequest(
         client.name, form.get("source", ""), read_address(request), redirect_uri, form["state"],
@@ -93,10 +92,10 @@ async def ask_owner(request: Request, here: ServerDep) -> Response:
 @router.post(AUTHORIZE)
 async def decide(request: Request, here: ServerDep) -> Response:
     """Process the owner's decision."""
-    forms.refuse_foreign_form(request, here.options)
-    form = await forms.read_form(request)
+    sign_in_pages.refuse_foreign_form(request, here.options)
+    form = await sign_in_pages.read_form(request)
     public_id = form.get("request", "")
-    browser = forms.check_form_token(here, request, form, public_id)
+    browser = sign_in_pages.check_form_token(here, request, form, public_id)
     at = here.now()
     sign_in = await here.read(lambda tx: sign_ins.find_sign_in(tx, public_id, at))
     if sign_in is None:
@@ -115,19 +114,19 @@ async def decide(request: Request, here: ServerDep) -> Response:
 @router.get(DEVICE)
 async def ask_for_code(request: Request, here: ServerDep) -> Response:
     """Show the form for the code of a device; a code in the address only fills it in."""
-    forms.refuse_foreign_view(request, here.options)
-    browser = forms.read_browser(request) or forms.new_browser()
-    user_code = forms.parse_form(request.url.query).get("user_code", "")
-    page = pages.show_code_entry(forms.form_token(here, browser, DEVICE), user_code)
+    sign_in_pages.refuse_foreign_view(request, here.options)
+    browser = sign_in_pages.read_browser(request) or sign_in_pages.new_browser()
+    user_code = sign_in_pages.parse_form(request.url.query).get("user_code", "")
+    page = pages.show_code_entry(sign_in_pages.form_token(here, browser, DEVICE), user_code)
     return _with_cookie(page, request, here, browser)
 
 
 @router.post(DEVICE)
 async def take_code(request: Request, here: ServerDep) -> Response:
     """Show the program that requests access, after the code of a device was typed."""
-    forms.refuse_foreign_form(request, here.options)
-    form = await forms.read_form(request)
-    browser = forms.check_form_token(here, request, form, DEVICE)
+    sign_in_pages.refuse_foreign_form(request, here.options)
+    form = await sign_in_pages.read_form(request)
+    browser = sign_in_pages.check_form_token(here, request, form, DEVICE)
     typed, key, at = form.get("user_code", ""), here.options.token_key, here.now()
     if wait_seconds := here.wrong_codes.begin_try(at):
         return pages.show_code_entry(form["token"], typed, _too_many(wait_seconds), 429)
@@ -151,7 +150,7 @@ async def _show_consent(request: Request, here: Server, sign_in: Record, browser
 def _consent(
     here: Server, sign_in: Record, browser: str, shown: pages.ConsentFields = NEW, status: int = 200
 ) -> Response:
-    token, has_terminal = forms.form_token(here, browser, sign_in.public_id), here.options.show_code is not None
+    token, has_terminal = sign_in_pages.form_token(here, browser, sign_in.public_id), here.options.show_code is not None
     return pages.show_consent(sign_in, token, shown, has_terminal=has_terminal, status=status)
 
 
@@ -206,7 +205,7 @@ async def _show_outcome(here: Server, public_id: str) -> Response:
     )
 
 
-def _find_problem(form: forms.FormFields) -> OAuthRefusal | None:
+def _find_problem(form: sign_in_pages.FormFields) -> OAuthRefusal | None:
     """Return the error in the parameters of a known client, which that client receives."""
     if form.get("response_type") != "code":
         return OAuthRefusal("unsupported_response_type", "response_type has to be code")
@@ -226,8 +225,8 @@ def _send_back(redirect_uri: str, state: str, **told: str) -> Response:
 
 
 def _with_cookie(page: Response, request: Request, here: Server, browser: str) -> Response:
-    is_secure = forms.find_site(request, here.options).startswith("https:")
-    page.set_cookie(forms.COOKIE, browser, httponly=True, samesite="lax", secure=is_secure)
+    is_secure = sign_in_pages.find_site(request, here.options).startswith("https:")
+    page.set_cookie(sign_in_pages.COOKIE, browser, httponly=True, samesite="lax", secure=is_secure)
     return page
 
 

@@ -24,9 +24,8 @@ from hermes.memory_server.engine.members import sessions_alone
 from hermes.memory_server.engine.peers import find_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
-from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
+from hermes.memory_server.engine.workspaces import get_workspace, resolve, workspace_id_of
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import refuse_scopes
 

@@ -1,4 +1,7 @@
-"""Routes beyond Honcho's API, under `ext`: deletion of peers and messages, provenance, corrections, merges."""
+"""Routes beyond Honcho's API, under `ext`: deletion of peers and messages, provenance, corrections, merges.
+
+Routes to reread the messages of a workspace that an earlier version has read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from hermes.memory_server.api.schemas import ConclusionEdit, PeerMerge, PeerMove
 from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine import dreams, merging, provenance
+from hermes.memory_server.engine import conclusions, dreams, merging, rereading
 from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.conclusions import get_conclusion
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
@@ -116,7 +119,7 @@ async def list_concluded(
     workspace_id: str, session_id: str, message_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """List the conclusions drawn from a message."""
-    found = await here.read(lambda tx: provenance.list_concluded(tx, workspace_id, session_id, message_id, page))
+    found = await here.read(lambda tx: conclusions.list_concluded(tx, workspace_id, session_id, message_id, page))
     return wire.page(found, wire.conclusion)
 
 
@@ -125,7 +128,7 @@ async def list_sources(
     workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """List the messages from which a conclusion was drawn; empty for one that a client stored."""
-    found = await here.read(lambda tx: provenance.list_sources(tx, workspace_id, conclusion_id, page))
+    found = await here.read(lambda tx: conclusions.list_sources(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.message)
 
 
@@ -137,7 +140,7 @@ async def edit_conclusion(
     await check_size(body.content)
     [vector] = await here.embedder.embed([body.content])
     row = await here.write(
-        lambda tx: provenance.edit_conclusion(
+        lambda tx: conclusions.edit_conclusion(
             tx, workspace_id, conclusion_id, body.content, to_blob(vector), here.now()
         )
     )
@@ -149,7 +152,7 @@ async def list_versions(
     workspace_id: str, conclusion_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """List the earlier texts of an edited conclusion, oldest first."""
-    found = await here.read(lambda tx: provenance.list_versions(tx, workspace_id, conclusion_id, page))
+    found = await here.read(lambda tx: conclusions.list_versions(tx, workspace_id, conclusion_id, page))
     return wire.page(found, wire.conclusion_version)
 
 
@@ -167,7 +170,7 @@ async def read_history(workspace_id: str, conclusion_id: str, here: ServerDep, _
 @router.delete(f"{ROOT}/supersessions/{{supersession_id}}", response_model=replies.Supersession)
 async def undo_supersession(workspace_id: str, supersession_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Undo a change of one conclusion by another: both are valid again, permanently. Repeating it has no effect."""
-    row = await here.write(lambda tx: provenance.undo_change(tx, workspace_id, supersession_id, here.now()))
+    row = await here.write(lambda tx: conclusions.undo_change(tx, workspace_id, supersession_id, here.now()))
     return wire.JsonResponse(wire.supersession(row))
 
 
@@ -182,3 +185,27 @@ async def undo_dream(workspace_id: str, dream_id: str, here: ServerDep, _: Works
     """Undo a dream: what it retired is restored, what it added is removed permanently. Repeating it has no effect."""
     row = await here.write(lambda tx: dreams.undo_dream(tx, workspace_id, dream_id, here.now()))
     return wire.JsonResponse(wire.dream(row))
+
+
+REREAD = f"{ROOT}/reread"
+
+
+@router.get(REREAD, response_model=replies.Rereading)
+async def preview_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Estimate from the newest messages what rereading would add, and return its progress."""
+    return wire.JsonResponse(await here.read(lambda tx: rereading.preview(tx, workspace_id)))
+
+
+@router.post(REREAD, status_code=202, response_model=replies.AcceptedResponse)
+async def begin_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Reread all messages of a workspace in the background, and add conclusions that are missing."""
+    await here.write(lambda tx: rereading.begin_rereading(tx, workspace_id, here.now()))
+    return wire.JsonResponse({"message": "Rereading queued"}, 202)
+
+
+@router.delete(REREAD, response_model=replies.AcceptedResponse)
+async def undo_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
+    """Stop rereading, restore what it retired, and remove what it added. Repeating it has no effect."""
+    while await here.write(lambda tx: rereading.undo_part(tx, workspace_id, here.now())):
+        pass
+    return wire.JsonResponse({"message": "Rereading undone"})

@@ -20,7 +20,7 @@ from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.answers import KeyedRequest
-from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
+from hermes.memory_server.engine.messages import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.faults import Invalid, TooLarge
 from hermes.memory_server.threads import compute

@@ -14,12 +14,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.forms import FormFields, find_site, read_form
 from hermes.memory_server.api.server import Server, ServerDep
+from hermes.memory_server.api.sign_in_pages import FormFields, find_site, read_form
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Tx
-from hermes.memory_server.engine.grants import IssuedTokens, OAuthRefusal, refresh, revoke
-from hermes.memory_server.engine.oauth_clients import find_client
+from hermes.memory_server.engine.grants import IssuedTokens, OAuthRefusal, find_client, refresh, revoke
 from hermes.memory_server.engine.sign_ins import (
     INTERVAL_SECONDS,
     REQUEST_LIFETIME_SECONDS,

@@ -31,8 +31,7 @@ from hermes.memory_server.engine.peers import find_peer, get_peer
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.scopes import get_scope
 from hermes.memory_server.engine.sessions import find_live_session, list_sessions_of
-from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.workspaces import get_workspace, workspace_id_of
+from hermes.memory_server.engine.workspaces import get_workspace, resolve, workspace_id_of
 from hermes.memory_server.ids import SCOPE_PREFIX, refuse_scopes
 
 router = new_router("peers")

@@ -14,17 +14,25 @@ from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, Validati
 from hermes.memory_server import limits, times
 from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
-from hermes.memory_server.api.body import Body
-from hermes.memory_server.api.clean import CleanText, ConclusionText, Filters, MessageText, Metadata, Name, clean_text
+from hermes.memory_server.api.clean import (
+    Body,
+    CleanText,
+    ConclusionText,
+    Filters,
+    MessageText,
+    Metadata,
+    Name,
+    clean_text,
+)
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.schemas import CleanConfiguration, WebhookUrl
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import to_blob
-from hermes.memory_server.engine.drafts import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.export import export_part
 from hermes.memory_server.engine.importing import PreparedItem, import_part
+from hermes.memory_server.engine.messages import MessageDraft, prepare_drafts
 from hermes.memory_server.engine.workspaces import get_workspace
 from hermes.memory_server.faults import Invalid
 

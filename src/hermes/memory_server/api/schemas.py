@@ -17,8 +17,8 @@ from pydantic import (
 )
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.body import Body
 from hermes.memory_server.api.clean import (
+    Body,
     CleanText,
     ConclusionText,
     Filters,

@@ -1,7 +1,11 @@
-"""The state of one serving process, and the access of requests to it."""
+"""The state of one serving process, and the access of requests to it.
+
+A limit on wrong codes typed on the sign-in pages. It counts all clients together, since addresses can be forged.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeVar
@@ -12,19 +16,44 @@ from fastapi import Depends, Query, Request
 from hermes.clock import Clock
 from hermes.errors import StoreError, UsageError
 from hermes.memory_server import limits, times
-from hermes.memory_server.api.wrong_codes import WrongCodes
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder, SearchQuestion
-from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.grants import TokenKey
 from hermes.memory_server.engine.health import ServerHealth
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import without_names
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.engine.workspaces import workspace_id_of
 from hermes.memory_server.model.door import ModelDoor
+
+MAX_WRONG_CODES = 5
+PER_MICROS = 60_000_000
+
+
+class WrongCodes:
+    """The wrong codes of the last minute, in memory."""
+
+    def __init__(self) -> None:
+        self._times: deque[int] = deque()
+
+    def begin_try(self, at: int) -> int:
+        """Count an attempt and return 0, or return for how many seconds attempts are refused. An attempt counts before
+        the code is checked, since many may arrive at once; call `forgive` if the code was right."""
+        while self._times and not at - PER_MICROS < self._times[0] <= at:  # also if the clock was set back
+            self._times.popleft()
+        if len(self._times) >= MAX_WRONG_CODES:
+            return -(-(self._times[0] + PER_MICROS - at) // 1_000_000)
+        self._times.append(at)
+        return 0
+
+    def forgive(self) -> None:
+        """Remove the newest attempt."""
+        if self._times:
+            self._times.pop()
+
 
 T = TypeVar("T")
 ACCESS_SECONDS = 3600

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from hermes.memory_server import times
 from hermes.memory_server.engine.conclusions import FORGOTTEN_AT_KEY, NewConclusion
 from hermes.memory_server.engine.dialectic import PeerAnswer
-from hermes.memory_server.engine.drafts import MessageDraft
+from hermes.memory_server.engine.jobs import Counts, QueueCounts
 from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS as MERGE_KEPT
+from hermes.memory_server.engine.messages import MessageDraft
 from hermes.memory_server.engine.once import WrittenStamp
 from hermes.memory_server.engine.paging import Paged
-from hermes.memory_server.engine.queue_status import Counts, QueueCounts
 from hermes.memory_server.engine.summaries import TYPES
 from hermes.memory_server.engine.truth import valid_from
 from hermes.memory_server.ids import SCOPE_PREFIX

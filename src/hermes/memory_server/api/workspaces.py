@@ -16,7 +16,7 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
-from hermes.memory_server.engine.queue_status import read_status
+from hermes.memory_server.engine.jobs import read_status
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")

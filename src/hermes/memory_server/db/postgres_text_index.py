@@ -1,10 +1,18 @@
 """The words of messages in PostgreSQL: one `tsvector` of SQLite's tokens per message, with a GIN index.
 
 Three more lexemes hold the scope of a message (workspace, session, author). They are capitalized, and tokens never are.
-So the cost of a search depends on the size of its scope."""
+So the cost of a search depends on the size of its scope.
+
+Tokens of a text, exactly as SQLite's full-text index splits and stems it, for other databases. An in-memory SQLite
+computes them, since a second tokenizer could differ.
+
+SQLite itself does it, in memory: no second tokenizer could differ.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -14,8 +22,38 @@ from sqlalchemy import text
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.text_index import Match, MessageIds, SearchArea
-from hermes.memory_server.db.word_tokens import split_tokens
 from hermes.ranking.words import segment
+
+TOKENIZE = "porter unicode61 remove_diacritics 2"
+MAX_TOKEN_CHARS = 500
+"""Longer tokens are cut, in texts and queries alike: PostgreSQL limits lexemes to 2 KB."""
+_local = threading.local()
+
+
+def split_tokens(texts: Sequence[str]) -> list[list[str]]:
+    """Return the tokens of each text, in order."""
+    memory = _memory()
+    memory.execute("BEGIN")
+    try:
+        memory.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", enumerate(texts))
+        found = memory.execute('SELECT doc, "offset", term FROM tokens').fetchall()
+    finally:
+        memory.execute("ROLLBACK")
+    tokens: list[list[str]] = [[] for _ in texts]
+    for doc, _, term in sorted(found):
+        tokens[doc].append(term[:MAX_TOKEN_CHARS])
+    return tokens
+
+
+def _memory() -> sqlite3.Connection:
+    """Return this thread's in-memory database."""
+    memory: sqlite3.Connection | None = getattr(_local, "memory", None)
+    if memory is None:
+        memory = _local.memory = sqlite3.connect(":memory:", isolation_level=None)
+        memory.execute(f"CREATE VIRTUAL TABLE texts USING fts5(content, content = '', tokenize = '{TOKENIZE}')")
+        memory.execute("CREATE VIRTUAL TABLE tokens USING fts5vocab(texts, 'instance')")
+    return memory
+
 
 TABLE = "CREATE TABLE message_words (message_id BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
 INDEX = "CREATE INDEX message_words_by_word ON message_words USING gin (words)"

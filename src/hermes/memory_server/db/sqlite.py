@@ -1,10 +1,18 @@
-"""A database in one SQLite file. A transaction is a connection of SQLAlchemy."""
+"""A database in one SQLite file. A transaction is a connection of SQLAlchemy.
+
+SQL functions for SQLite: the conditions that `matching` describes, and the indexed form of a text.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
 import shutil
 import sqlite3
+import unicodedata
 from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,11 +21,128 @@ from sqlalchemy.pool import NullPool
 
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import DatabaseLoad, Tx
-from hermes.memory_server.db.functions import register_functions
+from hermes.memory_server.db.folder_key import folder_key
+from hermes.memory_server.db.matching import ORDERED
 from hermes.memory_server.db.neighbours import VectorScope
+from hermes.memory_server.engine.sentences import message_traits
+from hermes.ranking.words import segment
 from hermes.sqlite.connection import Opened, connect, translate
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.reading import ReadLane
+
+
+def register_functions(connection: sqlite3.Connection) -> None:
+    [(_, _, file), *_] = connection.execute("PRAGMA database_list").fetchall()
+    connection.create_function("holds_text", 2, holds_text, deterministic=True)
+    connection.create_function("holds_json", 2, holds_json, deterministic=True)
+    connection.create_function("compares_json", 4, compares_json, deterministic=True)
+    connection.create_function("holds_any", 2, holds_any, deterministic=True)
+    connection.create_function("segmented", 1, segment, deterministic=True)
+    connection.create_function("traits_of", 1, message_traits, deterministic=True)
+    connection.create_function("keyed_hash", 1, partial(keyed_hash, Path(file).parent))
+
+
+def keyed_hash(folder: Path, text: str) -> str:
+    """Return a hash with the folder's key: without the key, nobody can test guessed texts."""
+    return hmac.new(folder_key(folder), text.encode(), hashlib.sha256).hexdigest()
+
+
+def holds_text(text: str | None, part: str) -> int | None:
+    return None if text is None else int(_fold(part) in _spelled(text))
+
+
+def holds_json(document: str | None, pattern: str) -> int | None:
+    return None if document is None else int(_holds(_document(document), _load(pattern)))
+
+
+def compares_json(document: str | None, key: str, op: str, operand: str) -> int | None:
+    if document is None:
+        return None
+    value = _document(document).get(key)
+    wanted = _load(operand)
+    if op == "ne":
+        return int(not _equal(value, wanted))
+    if value is None:
+        return None
+    if op == "in":
+        return int(_as_text(value) in {_as_text(item) for item in wanted})
+    if op == "contains" and isinstance(value, (dict, list)):
+        return int(_holds(value, wanted))
+    if op in ("contains", "icontains"):
+        return int(_as_text(wanted).casefold() in _as_text(value).casefold())
+    return _in_order(value, op, wanted)
+
+
+def holds_any(document: str | None, values: str) -> int | None:
+    return None if document is None else int(not set(_load(values)).isdisjoint(_document(document)))
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    numbers = _as_number(value), _as_number(wanted)
+    return _as_text(value) == _as_text(wanted) or (numbers[0] is not None and numbers[0] == numbers[1])
+
+
+def _in_order(value: Any, op: str, wanted: Any) -> int | None:
+    limit = _as_number(wanted)
+    if limit is None:
+        return int(ORDERED[op](_as_text(value), _as_text(wanted)))
+    number = _as_number(value)
+    return None if number is None else int(ORDERED[op](number, limit))
+
+
+def _as_number(value: Any) -> float | int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _holds(value: Any, pattern: Any) -> bool:
+    if isinstance(pattern, dict):
+        return isinstance(value, dict) and all(k in value and _holds(value[k], v) for k, v in pattern.items())
+    if isinstance(pattern, list):
+        return isinstance(value, list) and all(any(_holds(item, wanted) for item in value) for wanted in pattern)
+    if isinstance(value, list):
+        return any(_same(item, pattern) for item in value)
+    return _same(value, pattern)
+
+
+def _same(value: Any, pattern: Any) -> bool:
+    return isinstance(value, bool) == isinstance(pattern, bool) and bool(value == pattern)
+
+
+@lru_cache(maxsize=256)
+def _load(text: str) -> Any:
+    return json.loads(text)
+
+
+@lru_cache(maxsize=8)
+def _document(text: str) -> Any:
+    """Parse a document. The cache serves the conditions of one filter; it is small, since documents may be large."""
+    return json.loads(text)
+
+
+@lru_cache(maxsize=16)
+def _fold(text: str) -> str:
+    return _spelled(text)
+
+
+def _spelled(text: str) -> str:
+    """Return a text without differences of case or of Unicode normalization."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
 
 LANES = (
     ReadLane(threads=1, seconds=0.01, together=0.002),

@@ -18,9 +18,9 @@ from hermes.memory_server.db.tables import cards, conclusions, workspaces
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, find_collection
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.sentences import read_message
-from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
+from hermes.memory_server.engine.workspaces import resolve
 from hermes.ranking.claims import LEFT, SINGLE, read_claims, split_speaker
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)

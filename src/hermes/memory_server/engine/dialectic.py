@@ -15,18 +15,18 @@ from hermes.memory_server import limits, times
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion
-from hermes.memory_server.engine.asking import without_names
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
 from hermes.memory_server.engine.search import find_hits, is_answered
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import without_names
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import MAX_LINES_READ
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, holds_secret, is_general
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD
-from hermes.ranking.utterances import only_asks
+from hermes.ranking.traits import only_asks
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
 """The number of conclusions and messages that each reasoning level reads."""

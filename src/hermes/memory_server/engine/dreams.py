@@ -31,15 +31,13 @@ from hermes.memory_server.engine.conclusions import (
     message_ids,
     remove_conclusions,
 )
-from hermes.memory_server.engine.deductions import DreamProposals, store_drawn
+from hermes.memory_server.engine.derive import DreamProposals, store_drawn
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.settings import resolve
-from hermes.memory_server.engine.tombstones import add_tombstones
-from hermes.memory_server.engine.truth import LIVE, settle
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.truth import LIVE, add_tombstones, settle
+from hermes.memory_server.engine.workspaces import get_workspace, resolve
 from hermes.memory_server.faults import Missing, Refused
 from hermes.memory_server.ids import new_id, refuse_scopes
 

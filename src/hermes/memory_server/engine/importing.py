@@ -27,14 +27,12 @@ from hermes.memory_server.db.tables import (
     workspaces,
 )
 from hermes.memory_server.engine.conclusions import digest, ensure_collection, link_messages
-from hermes.memory_server.engine.drafts import MessageDraft
-from hermes.memory_server.engine.messages import add_messages
+from hermes.memory_server.engine.messages import MessageDraft, add_messages
 from hermes.memory_server.engine.peers import find_peer, insert_peer, peer_in
 from hermes.memory_server.engine.sessions import insert_session, session_in
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.summaries import SessionSummary, store_summary
-from hermes.memory_server.engine.tombstones import find_tombstone_time
-from hermes.memory_server.engine.truth import happened_at, import_pair, settle
+from hermes.memory_server.engine.truth import find_tombstone_time, happened_at, import_pair, settle
 from hermes.memory_server.engine.webhooks import ensure_webhook
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace
 from hermes.memory_server.faults import Fault, Invalid, Missing

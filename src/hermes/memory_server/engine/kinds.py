@@ -19,10 +19,15 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.composing import compose_lines
-from hermes.memory_server.engine.deductions import DreamProposals, propose
 from hermes.memory_server.engine.deletion import purge_session, purge_workspace
-from hermes.memory_server.engine.delivery import WebhookDelivery
-from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
+from hermes.memory_server.engine.derive import (
+    DreamProposals,
+    Statement,
+    embed_statements,
+    propose,
+    read_statements,
+    remember,
+)
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import continue_merge
@@ -33,6 +38,7 @@ from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
 from hermes.memory_server.engine.summaries import SessionSummary, lock_removals, plan_summary, store_summary
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
+from hermes.memory_server.engine.webhooks import WebhookDelivery
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.door import ModelDoor
 from hermes.memory_server.model.memory_model import MemoryModel

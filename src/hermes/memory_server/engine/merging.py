@@ -39,7 +39,7 @@ from hermes.memory_server.engine.merge_moves import (
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import MERGED_PEER, ensure_peer, get_peer
 from hermes.memory_server.engine.sessions import get_session
-from hermes.memory_server.engine.tombstones import give_tombstones
+from hermes.memory_server.engine.truth import give_tombstones
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import new_id, refuse_scopes

@@ -1,10 +1,15 @@
-"""Messages: appended in order; the same transaction makes them searchable and queues their derivation."""
+"""Messages: appended in order; the same transaction makes them searchable and queues their derivation.
+
+Messages to append, with everything that can be computed before the write lock is taken.
+
+Queue the background work that new messages cause: derivation of conclusions, and due summaries.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_coerce, update
@@ -13,19 +18,130 @@ from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
 from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, inserting
-from hermes.memory_server.db.tables import message_facts, message_vectors, messages, peers, sessions, workspaces
+from hermes.memory_server.db.tables import (
+    message_facts,
+    message_vectors,
+    messages,
+    peers,
+    scope_sessions,
+    sessions,
+    workspaces,
+)
 from hermes.memory_server.db.text_index import SearchArea
-from hermes.memory_server.engine.drafts import MessageDraft
+from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
+from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
-from hermes.memory_server.engine.ingest import queue_reasoning
+from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.members import add_authors
-from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.narrowing import narrow
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.peers import DELETED_PEER, ensure_peer_ids
+from hermes.memory_server.engine.peers import DELETED_PEER, ensure_peer_ids, follow_names
+from hermes.memory_server.engine.sentences import message_traits
 from hermes.memory_server.engine.sessions import ensure_session, find_live_session, get_session
+from hermes.memory_server.engine.workspaces import resolve
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import new_id
+from hermes.memory_server.threads import compute
+from hermes.memory_server.tokens import count_tokens, is_ready_to_count
+
+MAX_INLINE_CHARS = 20_000
+"""From this length on, tokens are counted in a thread. Shorter texts are counted fast enough in the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDraft:
+    """A message to append; `metadata` and `file` are JSON. `prepare_drafts` computes the rest. With an idempotency key
+    it is appended once.
+    """
+
+    content: str
+    peer: str
+    metadata: str = "{}"
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    created_at: int | None = None
+    file: str | None = None
+    asked: KeyedRequest | None = None
+    token_count: int = 0
+    traits: int = 0
+    vectors: tuple[bytes, ...] = ()
+
+
+async def prepare_drafts(embedder: Embedder, drafts: Sequence[MessageDraft]) -> list[MessageDraft]:
+    if is_ready_to_count() and sum(len(draft.content) for draft in drafts) < MAX_INLINE_CHARS:
+        counted = [_count(draft) for draft in drafts]
+    else:
+        counted = [await compute(_count, draft) for draft in drafts]
+    pieces = [split_pieces(draft.content) for draft in drafts]
+    vectors = iter(await embedder.embed([piece for parts in pieces for piece in parts]))
+    return [
+        replace(draft, vectors=tuple(to_blob(next(vectors)) for _ in parts))
+        for draft, parts in zip(counted, pieces, strict=True)
+    ]
+
+
+def _count(draft: MessageDraft) -> MessageDraft:
+    return replace(draft, token_count=count_tokens(draft.content), traits=message_traits(draft.content))
+
+
+NewMessages = Mapping[int, Sequence[tuple[int, JsonMap]]]
+"""Per author: the ids of the messages, and the configuration that each was sent with."""
+MESSAGES_PER_JOB = 10
+"""The number of messages in one job: a job holds the write lock while it stores its results."""
+SCOPES = PreparedStatement(
+    select(scope_sessions.c.scope_id).where(scope_sessions.c.session_id == bindparam("session_id"))
+)
+
+
+def queue_reasoning(
+    tx: Tx, session: Record, members: Mapping[int, Record], count: int, new: NewMessages, at: int
+) -> None:
+    """Queue the work that these messages, the last of `count`, cause."""
+    workspace = session.workspace_configuration
+    silent = [row.scope_id for row in SCOPES.rows(tx, session_id=session.id)]
+    for author, given in new.items():
+        wanted = [
+            message_id
+            for message_id, configuration in given
+            if resolve(workspace, session.configuration, configuration).reasoning
+        ]
+        if wanted and _is_observed(members.get(author)):
+            others = [peer for peer, row in members.items() if peer != author and row.observe_others]
+            observers = list(dict.fromkeys([author, *others, *silent]))
+            unit = f"representation:{session.workspace_id}:{session.id}:{author}"
+            whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
+            for start in range(0, len(wanted), MESSAGES_PER_JOB):
+                # A worker of an earlier version reads the observers here; ours asks the table.
+                payload = {"messages": wanted[start : start + MESSAGES_PER_JOB], "observers": observers}
+                add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
+    _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
+
+
+def _is_observed(member: Record | None) -> bool:
+    if member is None:
+        return False
+    if member.observe_me is not None:
+        return bool(member.observe_me)
+    return json.loads(member.configuration).get("observe_me") is not False
+
+
+def requeue_summaries(tx: Tx, session: Record, at: int) -> None:
+    """Queue the newest summaries that a session can have, because the earlier ones became invalid."""
+    configuration = select(workspaces.c.configuration).where(workspaces.c.id == session.workspace_id)
+    count = session.message_count
+    _queue_summaries(tx, session, tx.execute(configuration).scalar_one(), count, count, at)
+
+
+def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added: int, at: int) -> None:
+    settings = resolve(workspace, session.configuration)
+    if not settings.summaries:
+        return
+    for kind, every in (("short", settings.short_every), ("long", settings.long_every)):
+        due = count // every * every
+        if due > count - added:
+            unit = f"summary:{session.workspace_id}:{session.id}"
+            payload = {"kind": kind, "seq": due}
+            add_job(tx, "summary", unit, at, session.workspace_id, payload, session_id=session.id)
+
 
 COLUMNS = (
     *messages.c,

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.answers import KeyedRequest, KeySpace, check_same, find_answer, keep_answer
 from hermes.memory_server.engine.conclusions import NewConclusion, create_conclusions
-from hermes.memory_server.engine.drafts import MessageDraft
-from hermes.memory_server.engine.messages import append_messages
+from hermes.memory_server.engine.messages import MessageDraft, append_messages
 from hermes.memory_server.engine.sessions import ensure_session
 from hermes.memory_server.engine.workspaces import get_workspace
 

@@ -23,7 +23,7 @@ from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.search import PERSPECTIVE, find_hits, find_listener, heard_by
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.utterances import only_asks
+from hermes.ranking.traits import only_asks
 from hermes.types import ToolSpec
 
 MAX_TOOL_LINES = 20

@@ -33,7 +33,7 @@ from hermes.memory_server.engine.quotes import (
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.model.answer import ModelAnswer
-from hermes.memory_server.model.fitting import ChatMessages
+from hermes.memory_server.model.form import ChatMessages
 from hermes.memory_server.model.memory_model import MemoryModel
 from hermes.ranking.personal import holds_secret
 from hermes.types import Json, ToolCall, ToolSpec

@@ -14,12 +14,12 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions, peers
 from hermes.memory_server.embedder import Finer, SearchQuestion, Vector
-from hermes.memory_server.engine.asking import SearchWords, understand
 from hermes.memory_server.engine.conclusions import find_brief, find_collection, find_conclusions, select_conclusions
 from hermes.memory_server.engine.finer import find_conclusion_directions
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
+from hermes.memory_server.engine.words import SearchWords, understand
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held

@@ -28,12 +28,11 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import message_ids, remove_conclusions
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.ingest import requeue_summaries
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.messages import get_message
+from hermes.memory_server.engine.messages import get_message, requeue_summaries
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
-from hermes.memory_server.engine.tombstones import add_tombstones
+from hermes.memory_server.engine.truth import add_tombstones
 from hermes.memory_server.faults import Invalid
 
 MAX_REMOVED_MESSAGES = 10_000

@@ -40,10 +40,9 @@ from hermes.memory_server.engine.derive import Statement, embed_statements, read
 from hermes.memory_server.engine.dreams import REREAD, find_reports, report_changes, undo_report
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.sentences import is_kept, message_traits, read_message
-from hermes.memory_server.engine.settings import resolve
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
-from hermes.memory_server.engine.workspaces import get_workspace
+from hermes.memory_server.engine.workspaces import get_workspace, resolve
 from hermes.ranking.claims import split_speaker
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
 

@@ -23,8 +23,7 @@ from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
 from hermes.memory_server.engine.peers import PEERS, find_peer, insert_peer
 from hermes.memory_server.engine.sessions import COLUMNS as SESSION_COLUMNS
 from hermes.memory_server.engine.sessions import SESSIONS, lock_session
-from hermes.memory_server.engine.tombstones import find_tombstone_time
-from hermes.memory_server.engine.truth import LIVE
+from hermes.memory_server.engine.truth import LIVE, find_tombstone_time
 from hermes.memory_server.engine.workspaces import ensure_workspace, get_workspace, workspace_id_of
 from hermes.memory_server.faults import Invalid, Missing
 from hermes.memory_server.ids import SCOPE_PREFIX

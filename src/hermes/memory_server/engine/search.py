@@ -16,21 +16,18 @@ from hermes.memory_server.db.statements import PreparedForList, PreparedStatemen
 from hermes.memory_server.db.tables import memberships, messages, peers, sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector
-from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import find_withheld, understand, without_names
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import find_directions, refined
-from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.messages import FIELDS, find_messages, select_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
-from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.peers import find_peer, follow_names
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
-from hermes.memory_server.engine.words import rank_by_words
+from hermes.memory_server.engine.words import Allowed, find_withheld, rank_by_words, understand, without_names
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import KNOWN_THRESHOLD, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first

@@ -10,9 +10,8 @@ from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement, inserting_new
 from hermes.memory_server.db.tables import memberships, peers, sessions, workspaces
 from hermes.memory_server.engine.filters import Field, build_filter
-from hermes.memory_server.engine.merged_names import follow_names
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
-from hermes.memory_server.engine.peers import find_peer
+from hermes.memory_server.engine.peers import find_peer, follow_names
 from hermes.memory_server.engine.workspaces import ensure_workspace, lock_workspace, workspace_id_of
 from hermes.memory_server.faults import Missing
 from hermes.memory_server.ids import check_name, new_id

@@ -1,26 +1,169 @@
-"""Word search of messages. Its cost hardly depends on the number of messages."""
+"""Word search of messages. Its cost hardly depends on the number of messages.
+
+Parsing of a question into search words, in one workspace.
+
+The messages that a search may return when a filter or a deletion limits it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, select, true
+from sqlalchemy import BindParameter, ColumnElement, Select, and_, bindparam, select, true
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import holds_text
-from hermes.memory_server.db.tables import messages
+from hermes.memory_server.db.statements import PreparedStatement
+from hermes.memory_server.db.tables import messages, peers
 from hermes.memory_server.db.text_index import Match, MessageIds, SearchArea
-from hermes.memory_server.engine.allowed import Allowed
-from hermes.memory_server.engine.asking import SearchWords
+from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.messages import MESSAGES
 from hermes.memory_server.engine.outline import Positions
 from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.postings import MAX_COMPLETE_ROWS, MAX_NEWEST_ROWS
+from hermes.memory_server.engine.sentences import asks_for_secret
+from hermes.ranking.dates import Dates, asks_when, find_dates
+from hermes.ranking.personal import MAX_CACHED_TEXTS, MAX_SPELLINGS, leave_out, spellings
 from hermes.ranking.scoring import Flags
+from hermes.ranking.traits import CONFIDENTIAL, UNWANTED, speaks_of_oneself
+from hermes.ranking.words import split_words, telling_words
+
+
+def _naming(names: int) -> PreparedStatement:
+    given: list[BindParameter[str]] = [bindparam(f"n{number}") for number in range(names)]
+    return PreparedStatement(
+        select(peers.c.id, peers.c.name).where(
+            peers.c.workspace_id == bindparam("workspace_id"), peers.c.name.in_(given)
+        )
+    )
+
+
+NAMED = {names: _naming(names) for names in (12, 36, MAX_SPELLINGS)}
+"""Statements that find which of several names are peers, by the number of names: fewer names are faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWords:
+    """A question as a search uses it. Names of peers are removed from its text, because they say who it is about, not
+    what.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    vector: Vector
+    named: frozenset[int]
+    """The peers that the question names."""
+    dates: Dates
+    asks_when: bool
+    of_oneself: bool
+    """True if the question names nobody, and its asker asks about themselves."""
+    withheld: int
+    """Traits of messages that are left out: those that a person asked not to remember, and secrets unless the question
+    asks for one.
+    """
+
+
+def understand(tx: Tx, workspace_id: int, question: SearchQuestion) -> SearchWords:
+    """Split a question into its words and the peers of the workspace that it names."""
+    named = _named(tx, workspace_id, question.text)
+    text = leave_out(question.text, [*named.values()])
+    words = split_words(text)
+    return SearchWords(
+        text,
+        tuple(telling_words(words)),
+        question.vector if text == question.text or question.direction is None else question.direction(text),
+        frozenset(named),
+        find_dates(question.text),
+        asks_when(question.text),
+        not named and speaks_of_oneself(text, words),
+        find_withheld(question.text),
+    )
+
+
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
+def find_withheld(question: str) -> int:
+    """Return the traits of messages that a question does not bring."""
+    return UNWANTED if asks_for_secret(question) else UNWANTED | CONFIDENTIAL
+
+
+def without_names(tx: Tx, workspace_id: int, text: str) -> str:
+    """Return a question without the names of peers."""
+    return leave_out(text, [*_named(tx, workspace_id, text).values()])
+
+
+def _named(tx: Tx, workspace_id: int, text: str) -> dict[int, str]:
+    names = spellings(text)
+    if not names:
+        return {}
+    size = next(size for size in NAMED if size >= len(names))
+    given = {f"n{number}": name for number, name in enumerate(names + names[-1:] * (size - len(names)))}
+    return {row.id: row.name for row in NAMED[size].rows(tx, workspace_id=workspace_id, **given)}
+
+
+MESSAGES_PER_QUERY = 2000
+"""The number of message ids in one query."""
+
+
+class Allowed:
+    """The messages of a search area that satisfy a condition, checked for a few ids (`keep`) or for all of them
+    (`all`).
+    """
+
+    def __init__(
+        self, tx: Tx, place: SearchArea, condition: ColumnElement[bool], candidates: Sequence[int] | None
+    ) -> None:
+        """`candidates` are the only messages that can satisfy the condition, if an index knows them; else None."""
+        self.condition = condition
+        self.known: MessageIds | None = None
+        self._place = place
+        if candidates is not None:
+            self.known = np.sort(self._ask(tx, np.array(candidates, dtype=np.int64), self._in_place(by_index=False)))
+
+    def keep(self, tx: Tx, ids: MessageIds) -> MessageIds:
+        """Return the allowed ids, in the order given."""
+        return ids[np.isin(ids, self._ask(tx, ids) if self.known is None else self.known)]
+
+    def all(self, tx: Tx) -> MessageIds:
+        """Return all allowed ids, the oldest first. Reads every message of the search area."""
+        if self.known is None:
+            self.known = np.sort(_numbers(tx, _chosen().where(self._in_place(), self.condition)))
+        return self.known
+
+    def _ask(self, tx: Tx, ids: MessageIds, *more: ColumnElement[bool]) -> MessageIds:
+        parts = [ids[start : start + MESSAGES_PER_QUERY].tolist() for start in range(0, len(ids), MESSAGES_PER_QUERY)]
+        asked = [_numbers(tx, _chosen().where(messages.c.id.in_(part), self.condition, *more)) for part in parts]
+        return np.concatenate(asked) if asked else np.zeros(0, dtype=np.int64)
+
+    def _in_place(self, *, by_index: bool = True) -> ColumnElement[bool]:
+        """Return the condition "in this area". Without `by_index` it is written so that the database uses the index of
+        ids.
+        """
+        place = self._place
+        inside: list[ColumnElement[bool]] = []
+        if place.sessions is not None:
+            inside.append(_bare(messages.c.session_id, by_index).in_(place.sessions))
+        if place.peer is not None:
+            inside.append(_bare(messages.c.peer_id, by_index and not inside) == place.peer)
+        return and_(*inside) if inside else _bare(messages.c.workspace_id, by_index) == place.workspace_id
+
+
+def _bare(column: ColumnElement[int], by_index: bool) -> ColumnElement[int]:
+    """Return the column as a sum, so that the database does not use the column's index."""
+    return column if by_index else column + 0
+
+
+def _chosen() -> Select[tuple[int]]:
+    return select(messages.c.id).select_from(MESSAGES)
+
+
+def _numbers(tx: Tx, query: Select[tuple[int]]) -> MessageIds:
+    return np.array([row[0] for row in tx.execute(query)], dtype=np.int64)
+
 
 MIN_ALLOWED_COUNT = 200
 """With a filter, this many allowed holders of a word are enough."""

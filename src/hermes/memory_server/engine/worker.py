@@ -24,12 +24,11 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
 from hermes.memory_server.engine.answers import forget_answers
-from hermes.memory_server.engine.delivery import WebhookDelivery
 from hermes.memory_server.engine.dreams import find_due_dreams, queue_dreams
 from hermes.memory_server.engine.jobs import Job
 from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.merging import forget_merges
-from hermes.memory_server.engine.webhooks import announce_empty_queue
+from hermes.memory_server.engine.webhooks import WebhookDelivery, announce_empty_queue
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.calls import forget_calls
 from hermes.memory_server.model.door import ModelDoor

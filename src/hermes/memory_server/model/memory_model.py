@@ -15,10 +15,9 @@ from hermes.memory_server import times
 from hermes.memory_server.model.answer import ModelAnswer, ModelFailure, Purpose
 from hermes.memory_server.model.calls import OK, UNFINISHED, CallCounter
 from hermes.memory_server.model.endpoint import ModelEndpoint
-from hermes.memory_server.model.fitting import ChatMessages
-from hermes.memory_server.model.form import ModelQuestion, find_room, make_request, read_reply
+from hermes.memory_server.model.form import ChatMessages, ModelQuestion, find_room, make_request, read_reply
 from hermes.memory_server.model.settings import ModelClass, ModelSettings
-from hermes.memory_server.model.thoughts import VisibleText
+from hermes.memory_server.model.structured import VisibleText
 from hermes.types import Json, ToolSpec
 
 REPAIR = "That cannot be used: {}. Give the same answer again, as JSON that follows the schema, and nothing else."
