@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from sqlalchemy import TextClause, select, text
+from sqlalchemy import select, text
 
 from hermes.errors import StoreError, StoreUnreachableError, UsageError
 from hermes.memory_server.db import postgres as module
@@ -311,13 +311,12 @@ async def test_restarted_database_is_told_once_and_recovered_from(caplog: pytest
 )
 async def test_transaction_that_was_cut_off_in_the_middle_is_run_again(postgres: Postgres, end: str) -> None:
     opened = open_postgres(address(postgres.create()))
-    for run in (opened.read, opened.write):
-        steps = iter([text(end), text("SELECT 7")])
+    steps = iter([text(end), text("SELECT 7")] * 2)
 
-        def step(tx: Tx, steps: Iterator[TextClause] = steps) -> int:
-            return int(tx.execute(next(steps)).scalar_one())
+    def take_step(tx: Tx) -> int:
+        return int(tx.execute(next(steps)).scalar_one())
 
-        assert await run(step) == 7
+    assert [await opened.read(take_step), await opened.write(take_step)] == [7, 7]
     await opened.close()
 
 

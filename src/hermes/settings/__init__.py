@@ -38,6 +38,7 @@ OWNER_NAME = Setting(
     "",
     "What you are called, in the headings of what memory recalls of you; no peer is named after it.",
     env="HERMES_OWNER_NAME",
+    env_wins=True,
 )
 MEMORY_NOTICES = Setting(
     "display.memory_notices", Boolean(), True, "Show `💾 Memory updated` when a built-in note changes."
