@@ -25,11 +25,11 @@ from hermes.memory.forgetting import find_kept, forgotten_at
 from hermes.memory.provider import (
     Address,
     Conversation,
+    DeadLetter,
     Entry,
     Later,
     MemorySession,
     Outcome,
-    Parked,
     Speaker,
     ToolUse,
 )
@@ -247,7 +247,9 @@ class Unable(Undoer):
 
     async def deliver(self, entries: Sequence[Entry], until: float) -> Sequence[Outcome]:
         done = await super().deliver(entries, until)
-        return [Parked("it cannot") if entry.kind == "undo" else one for entry, one in zip(entries, done, strict=True)]
+        return [
+            DeadLetter("it cannot") if entry.kind == "undo" else one for entry, one in zip(entries, done, strict=True)
+        ]
 
 
 @pytest.mark.contract("10.27")

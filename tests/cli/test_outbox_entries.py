@@ -20,7 +20,7 @@ from tests.memory.page import install
 
 Hermes = Callable[..., Ran]
 CHOOSY = """
-from hermes.memory.provider import Address, Delivered, MemoryPlugin, MemorySession, Parked, Recalled
+from hermes.memory.provider import Address, DeadLetter, Delivered, MemoryPlugin, MemorySession, Recalled
 
 class Nothing(MemorySession):
     async def recall(self, question):
@@ -37,7 +37,7 @@ class Choosy(MemoryPlugin):
     async def deliver(self, entries, until):
         taken = self.host.home / "taken"
         if not taken.exists():
-            return [Parked("no room") for _ in entries]
+            return [DeadLetter("no room") for _ in entries]
         with taken.open("a") as file:
             file.writelines(f"{entry.text or entry.kind}\\n" for entry in entries)
         return [Delivered() for _ in entries]
@@ -117,7 +117,7 @@ def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = 'if (self.host.home / "away").exists():\n            return [Later("away", after=3600) for _ in entries]'
-    source = CHOOSY.replace("MemorySession, Parked", "Later, MemorySession, Parked")
+    source = CHOOSY.replace("DeadLetter, MemorySession", "DeadLetter, Later, MemorySession")
     install(home, "choosy", source.replace("taken = self", f"{away}\n        taken = self"))
     (home / "taken").touch()
     assert hermes("chat", "-q", "I like figs").code == 0

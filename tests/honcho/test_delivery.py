@@ -11,7 +11,7 @@ from hermes.embedded.connect import stop
 from hermes.honcho.conclusions import Conclude, Remove, SetCard, encode_act
 from hermes.honcho.failures import Unreached
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.memory.provider import Delivered, Entry, Later, Parked, Speaker
+from hermes.memory.provider import DeadLetter, Delivered, Entry, Later, Speaker
 from hermes.types import OWN_MARK
 from tests.honcho.configuring import Machine
 from tests.honcho.misbehaving import Misbehaving, on
@@ -169,7 +169,7 @@ async def test_note_with_an_ambiguous_conclusion_becomes_a_dead_letter(
     fresh = Lane(writer(server.url, workspace=workspace), NOTES, "fresh")
     key = fresh.put("", "note", OWNER, {"target": "user", "action": "remove", "old": "likes figs"})
     outcome = (await fresh.drain())[key]
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, DeadLetter)
     assert "2 conclusions on the server say the same" in outcome.reason
     assert len(arrived.conclusions()) == 2
 
@@ -194,7 +194,7 @@ async def test_the_agents_tools_conclude_take_back_and_write_cards(
     lane.put("", "own", ANN, {"act": "of another version"})
     await lane.drain()
     assert [one["observed_id"] for one in arrived.conclusions()] == ["bot"]
-    assert [type(one) for one in lane.outcomes.values()][-3:] == [Delivered, Delivered, Parked]
+    assert [type(one) for one in lane.outcomes.values()][-3:] == [Delivered, Delivered, DeadLetter]
 
 
 @pytest.mark.contract("6.4")
@@ -210,7 +210,7 @@ async def test_only_the_refused_message_becomes_a_dead_letter(
     lane.put("three")
     outcomes = await lane.drain()
     refused = outcomes[bad]
-    assert isinstance(refused, Parked)
+    assert isinstance(refused, DeadLetter)
     assert "the server answered 422: The key 'k1' was used with another body" in refused.reason
     assert [content for _, content in arrived.said()] == ["zero", "two", "three"]
 
@@ -294,7 +294,7 @@ async def test_server_that_cannot_delete_messages_keeps_them_and_the_outcome_say
         lane.put("hello")
         key = lane.put("", "forget", None, {"session_id": "s1"})
         outcomes = await lane.drain()
-    assert outcomes[key] == Parked("this server cannot delete messages: 1 stay in its session app")
+    assert outcomes[key] == DeadLetter("this server cannot delete messages: 1 stay in its session app")
     assert arrived.said() == [("ann", "hello")]
 
 

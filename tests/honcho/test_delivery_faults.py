@@ -14,7 +14,7 @@ import pytest
 from hermes.honcho.attempt import KEY_LIFETIME_SECONDS
 from hermes.honcho.conclusions import Conclude, encode_act
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.memory.provider import Delivered, Later, Parked
+from hermes.memory.provider import DeadLetter, Delivered, Later
 from tests.compression.hand_clock import HandClock
 from tests.honcho.fast_clock import FastClock
 from tests.honcho.misbehaving import FAULTS, AtRandom, Fault, Misbehaving, on
@@ -162,7 +162,7 @@ async def test_two_equal_conclusions_make_the_entry_a_dead_letter(
         for lane in lanes:
             await lane.attempt()
         outcomes = [outcome for lane in lanes for outcome in (await lane.drain()).values()]
-    assert [type(outcome) for outcome in outcomes] == [Parked, Parked]
+    assert [type(outcome) for outcome in outcomes] == [DeadLetter, DeadLetter]
     assert sum(one["times_derived"] for one in Arrived(server, workspace).conclusions()) == 2, "one line, told twice"
 
 
@@ -183,7 +183,7 @@ async def test_many_tasks_conclude_at_once_while_turns_are_written_and_none_is_l
                 lane.put(f"turn {number} {count}")
     await asyncio.gather(*(lane.drain() for lane in lanes))
     found = Counter(one["content"] for one in Arrived(server, workspace).conclusions())
-    parked = [outcome for lane in lanes for outcome in lane.outcomes.values() if isinstance(outcome, Parked)]
+    parked = [outcome for lane in lanes for outcome in lane.outcomes.values() if isinstance(outcome, DeadLetter)]
     sys.stdout.write(f"{len(found)} conclusions, {len(parked)} put aside, faults {dict(proxy.befallen)}\n")
     assert max(found.values()) == 1, "none twice"
     assert len(found) + len(parked) == tasks * each

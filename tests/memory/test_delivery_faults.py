@@ -17,7 +17,7 @@ from hermes.errors import ProviderError, StoreError
 from hermes.memory.deliveries import DONE_RETENTION_SECONDS, Deliveries
 from hermes.memory.mirror import Mirrored
 from hermes.memory.plugin_thread import MAX_SPAWNED_TASKS, Returned
-from hermes.memory.provider import Delivered, Later, Parked
+from hermes.memory.provider import DeadLetter, Delivered, Later
 from hermes.store.memory_rows import get_health
 from tests.compression.hand_clock import HandClock
 from tests.memory.delivering import QUEUE, Refusing, left, until, until_empty
@@ -33,7 +33,7 @@ from tests.memory.remembering import active, begin, notes_of, say, turn
         Later(None),  # type: ignore[arg-type]
         Later("no", after="soon"),  # type: ignore[arg-type]
         Later("no", after=float("nan")),
-        Parked(b"no"),  # type: ignore[arg-type]
+        DeadLetter(b"no"),  # type: ignore[arg-type]
     ],
 )
 async def test_an_outcome_that_cannot_be_recorded_is_a_reported_defect(tmp_path: Path, odd: Any) -> None:
@@ -278,7 +278,7 @@ async def test_an_outage_is_reported_when_it_lasts_and_when_it_ends(tmp_path: Pa
 
 
 async def test_an_outage_that_turns_into_refusals_is_not_over_until_something_is_delivered(tmp_path: Path) -> None:
-    later, parked = Later("connection refused", after=0.1), Parked("no such workspace")
+    later, parked = Later("connection refused", after=0.1), DeadLetter("no such workspace")
     plugin = Refusing([later], [later], [later], [parked, parked])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)

@@ -19,12 +19,12 @@ from hermes.memory.forgetting import retract
 from hermes.memory.provider import (
     Address,
     Conversation,
+    DeadLetter,
     Delivered,
     Entry,
     Later,
     Notebook,
     Outcome,
-    Parked,
     Speaker,
 )
 from hermes.memory.values import EntryKind
@@ -159,7 +159,7 @@ async def test_an_entry_that_may_have_arrived_comes_again_with_the_same_key_and_
 
 @pytest.mark.contract("4.14")
 async def test_a_dead_letter_keeps_its_reason_and_the_lane_continues(tmp_path: Path) -> None:
-    plugin = Refusing([Parked("refused for good"), Delivered()])
+    plugin = Refusing([DeadLetter("refused for good"), Delivered()])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         await memory.prompt_block(memory.begin())  # its address is known before something waits for it
@@ -346,7 +346,7 @@ async def test_another_process_addresses_and_sends_entries_of_a_broken_one(tmp_p
 
 @pytest.mark.contract("1.8", "4.13")
 async def test_deleting_a_session_deletes_its_queued_held_and_dead_entries(tmp_path: Path) -> None:
-    plugin = Refusing([Parked("no"), Later("not now", after=3600.0)])
+    plugin = Refusing([DeadLetter("no"), Later("not now", after=3600.0)])
     async with active(tmp_path, plugin, PATIENT) as provider:
         memory = await begin(provider)
         await memory.prompt_block(memory.begin())  # its address is known before something waits for it

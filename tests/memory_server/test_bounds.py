@@ -18,7 +18,7 @@ from hermes.http_server import GuestServer
 from hermes.memory_server import limits
 from hermes.memory_server.api import connection as connection_module
 from hermes.memory_server.api import intake as intake_module
-from hermes.memory_server.api.connection import PatientConnection, find_max_connections
+from hermes.memory_server.api.connection import LimitedConnection, find_max_connections
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
@@ -250,7 +250,7 @@ async def test_work_for_a_client_that_left_is_cancelled() -> None:
 async def listening(app: ASGIApp = read_all) -> AsyncIterator[tuple[str, int]]:
     """Run a server with our connection class in this event loop."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = GuestServer(app, http=PatientConnection, drain=5)
+    server = GuestServer(app, http=LimitedConnection, drain=5)
     running = asyncio.create_task(server.serve_on(listener))
     try:
         yield listener.getsockname()

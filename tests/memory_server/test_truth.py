@@ -115,7 +115,7 @@ async def test_chat_says_what_holds_before_the_message_that_it_changed(http: htt
 
 
 def marked(http: httpx.Client, query: str, **where: Any) -> dict[str, list[str]]:
-    """Return the messages that are evidence for a question, each with what was said instead of its statements."""
+    """Return the evidence messages for a question, each with the newer statements that replace its own."""
     answer = http.post("/ext/evidence", json={"query": query, **where})
     assert answer.status_code == 200, answer.text
     found = answer.json()["messages"]

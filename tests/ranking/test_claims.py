@@ -1,4 +1,4 @@
-"""Claims: which of two statements, told in other words, changes the other."""
+"""Claims: which of two statements in different words changes the other."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from hermes.logs import start_log
 from hermes.memory_server import limits, times
 from hermes.memory_server.api.app import create_app
 from hermes.memory_server.api.auth import ADMIN, make_key
-from hermes.memory_server.api.connection import PatientConnection
+from hermes.memory_server.api.connection import LimitedConnection
 from hermes.memory_server.api.life import Life
 from hermes.memory_server.api.metrics import process_lines, write_lines
 from hermes.memory_server.api.server import Options
@@ -118,7 +118,7 @@ class _Server(GuestServer):
             finer=choose_finer(serving_options.place.home),
             model_file=find_model(serving_options.place, from_env=serving_options.model_from_env),
         )
-        super().__init__(app, http=PatientConnection, lifespan="on", drain=DRAIN_SECONDS)
+        super().__init__(app, http=LimitedConnection, lifespan="on", drain=DRAIN_SECONDS)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:

@@ -28,7 +28,7 @@ from hermes.honcho.failures import NOT_FOUND_STATUS, Refusal, Unanswered
 from hermes.honcho.messages import delete_message
 from hermes.honcho.names import card_path, digest, in_path
 from hermes.honcho.wire import items_of, read_time
-from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
+from hermes.memory.provider import DeadLetter, Delivered, Entry, Later, Outcome
 from hermes.types import Json
 
 MAX_CLOCK_SKEW_SECONDS = 60.0
@@ -118,10 +118,10 @@ async def _remove_note(attempt: Attempt, old: Saying, note: str) -> Outcome:
 
 
 def _decided(found: list[str]) -> Outcome:
-    """Return the outcome when these existing conclusions equal the wanted one: Delivered for one, Parked for
+    """Return the outcome when these existing conclusions equal the wanted one: Delivered for one, DeadLetter for
     several."""
     if len(found) > 1:
-        return Parked(UNDECIDED.format(len(found), ", ".join(found[:5])))
+        return DeadLetter(UNDECIDED.format(len(found), ", ".join(found[:5])))
     return Delivered(found[0])
 
 

@@ -43,7 +43,7 @@ from hermes.honcho.links import Links
 from hermes.honcho.messages import MESSAGES_PER_REQUEST, SESSION, TALK_OF, delete_message, list_messages, write_messages
 from hermes.honcho.names import card_path
 from hermes.honcho.wire import DeliveryTimeouts, items_of, read_time
-from hermes.memory.provider import Delivered, Entry, Host, Later, Outcome, Parked, Speaker
+from hermes.memory.provider import DeadLetter, Delivered, Entry, Host, Later, Outcome, Speaker
 from hermes.types import Json
 
 MAX_PAGES = 100
@@ -62,7 +62,7 @@ async def forget_conversation(attempt: Attempt, data: Mapping[str, Json]) -> Out
         while found := await list_messages(attempt, one, f"size={MESSAGES_PER_REQUEST}", filters):
             if not attempt.link.deletes_messages:
                 count = f"{len(found)} or more" if len(found) == MESSAGES_PER_REQUEST else str(len(found))
-                return Parked(f"this server cannot delete messages: {count} stay in its session {one}")
+                return DeadLetter(f"this server cannot delete messages: {count} stay in its session {one}")
             for message in found:
                 await delete_message(attempt, one, str(message["id"]))
             deleted += len(found)
@@ -88,7 +88,7 @@ async def retract_messages(attempt: Attempt, data: Mapping[str, Json]) -> Outcom
     if later := _once_more(attempt, data):
         return later
     if kept:
-        return Parked("; ".join(kept))
+        return DeadLetter("; ".join(kept))
     return Delivered(f"{len(found)} messages and {removed} conclusions were deleted")
 
 
@@ -232,11 +232,11 @@ async def _write(attempt: Attempt, entry: Entry) -> Outcome:
     if entry.kind == "correct":
         return await correct_fact(attempt, entry)
     if entry.kind != "own":
-        return Parked(f"Honcho does not support entries of the kind {entry.kind}")
+        return DeadLetter(f"Honcho does not support entries of the kind {entry.kind}")
     try:
         act = decode_act(entry.data)
     except msgspec.ValidationError as error:
-        return Parked(f"the entry is of an incompatible version: {error}")
+        return DeadLetter(f"the entry is of an incompatible version: {error}")
     match act:
         case Conclude(content, about):
             return await conclude(attempt, entry, Saying.about(attempt, _observed(attempt, entry, about), content))

@@ -136,8 +136,8 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
 
 
 def _mark_superseded(text: str, said_on: datetime, superseded: Iterable[RecalledChange], quoted: Iterable[str]) -> str:
-    """Return the text with what its relative times mean, and behind each statement that no longer holds since when, and
-    what was said instead, unless that is quoted before."""
+    """Return the text with its relative times resolved. A statement that no longer holds is followed by the date of the
+    change and the newer statement, unless that one is quoted already."""
     marks: dict[int, str] = {}
     for one in superseded:
         statement, newer = (split_speaker(content)[1] for content in (one.content, one.newer))

@@ -11,7 +11,7 @@ Failure
 
 from __future__ import annotations
 
-from hermes.memory.provider import Later, Parked
+from hermes.memory.provider import DeadLetter, Later
 from hermes.redaction import hide_tokens
 
 MAX_DETAIL_CHARS = 300
@@ -33,7 +33,7 @@ class Failure(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(hide_tokens(reason))
 
-    def outcome(self) -> Later | Parked:
+    def outcome(self) -> Later | DeadLetter:
         """Return the outcome of the entry that the request was for."""
         return Later(str(self), everyone=True)
 
@@ -45,7 +45,7 @@ class Unreached(Failure):
 class NoTime(Unreached):
     """Too little time was left to send the request."""
 
-    def outcome(self) -> Later | Parked:
+    def outcome(self) -> Later | DeadLetter:
         return Later(str(self), after=0.1)
 
 
@@ -71,8 +71,8 @@ class Refusal(Failure):
     def may_have_arrived(self) -> bool:  # type: ignore[override]
         return self.status >= 500 or self.status == 408
 
-    def outcome(self) -> Later | Parked:
-        """Return Later for server trouble and refused keys, which can pass; Parked for requests that would be
+    def outcome(self) -> Later | DeadLetter:
+        """Return Later for server trouble and refused keys, which can pass; DeadLetter for requests that would be
         refused again."""
         if self.status in UNAVAILABLE_STATUSES:
             return Later(str(self), self.after, everyone=True)
@@ -80,7 +80,7 @@ class Refusal(Failure):
             return Later(f"{self}. Check `apiKey`", everyone=True)
         if self.status >= 500 or self.status == CONFLICT_STATUS or self.status < 400:
             return Later(str(self))
-        return Parked(str(self))
+        return DeadLetter(str(self))
 
 
 class Unready(Failure):
@@ -90,6 +90,6 @@ class Unready(Failure):
         self._refusal = refusal
         super().__init__(f"its session or peer could not be created: {refusal}")
 
-    def outcome(self) -> Later | Parked:
+    def outcome(self) -> Later | DeadLetter:
         found = self._refusal.outcome()
         return found if isinstance(found, Later) else Later(str(self))

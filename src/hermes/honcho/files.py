@@ -17,7 +17,7 @@ from hermes.honcho.attempt import Attempt
 from hermes.honcho.conclusions import TakeFiles, encode_act
 from hermes.honcho.messages import write_messages
 from hermes.memory.notes import Notes
-from hermes.memory.provider import Delivered, Entry, Host, Outcome, Parked, Speaker
+from hermes.memory.provider import DeadLetter, Delivered, Entry, Host, Outcome, Speaker
 from hermes.scope import OWNER
 from hermes.types import Json
 
@@ -55,7 +55,7 @@ async def take_files(attempt: Attempt, entry: Entry) -> Outcome:
     try:
         entries = await asyncio.to_thread(_read, home, entry)
     except OSError as error:
-        return Parked(f"a file cannot be read: {error}")
+        return DeadLetter(f"a file cannot be read: {error}")
     outcomes = await write_messages(attempt, entries) if entries else []
     if wrong := next((one for one in outcomes if not isinstance(one, Delivered)), None):
         return wrong

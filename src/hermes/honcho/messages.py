@@ -12,7 +12,7 @@ from hermes.honcho.failures import NOT_FOUND_STATUS, Failure, Refusal, Unanswere
 from hermes.honcho.keys import MAX_MESSAGE_CHARS
 from hermes.honcho.names import in_path, session_path
 from hermes.honcho.wire import items_of
-from hermes.memory.provider import Delivered, Entry, Later, Outcome, Parked
+from hermes.memory.provider import DeadLetter, Delivered, Entry, Later, Outcome
 from hermes.types import OWN_MARK, Json
 
 KEY, SESSION, STOPPED = "hermes_key", "hermes_session", "hermes_stopped"
@@ -142,7 +142,7 @@ async def _write_one(attempt: Attempt, session: str, one: Written) -> Outcome:
         return (await _write_together(attempt, session, [one]))[0]
     except Refusal as refusal:
         # Under another name or in other words our server knows the key: it was written when both were different.
-        if not attempt.link.takes_keys or one.entry.tried_at is None or not isinstance(refusal.outcome(), Parked):
+        if not attempt.link.takes_keys or one.entry.tried_at is None or not isinstance(refusal.outcome(), DeadLetter):
             raise
         there = await _find(attempt, session, [one.entry])
         if one.entry.key not in there:

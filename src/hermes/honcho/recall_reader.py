@@ -81,7 +81,7 @@ class RecalledMessage(Struct, frozen=True):
 
 
 class RecalledChange(Struct, frozen=True):
-    """A statement of a message that no longer holds, and what was said instead, and when."""
+    """A statement of a message that no longer holds, with the newer statement and its time."""
 
     content: str
     newer: str

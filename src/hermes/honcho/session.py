@@ -34,11 +34,11 @@ from hermes.honcho.recall_source import RecallSource
 from hermes.memory.provider import (
     Address,
     Conversation,
+    DeadLetter,
     Delivered,
     Ending,
     Host,
     MemorySession,
-    Parked,
     Question,
     Reach,
     Recalled,
@@ -212,7 +212,7 @@ class Tools:
         match await self._put(use, acts, self._conversation.person or speaker):
             case Delivered(note):
                 return "Deleted." if old else f"Saved, and in memory now (id {note})." if note else "Saved."
-            case Parked(reason):
+            case DeadLetter(reason):
                 raise ProviderError(f"the server refused it: {reason}", hint="")
             case _:
                 return QUEUED.format("The deletion" if old else "It")
@@ -228,7 +228,7 @@ class Tools:
         fits = f" that fits {query!r}" if query else ""
         return cut_at_word(facts, MAX_SEARCH_TOKENS * CHARS_PER_TOKEN) or f"There is no fact about {peer}{fits}."
 
-    async def _put(self, use: ToolUse, acts: Sequence[Act], person: Speaker) -> Delivered | Parked | None:
+    async def _put(self, use: ToolUse, acts: Sequence[Act], person: Speaker) -> Delivered | DeadLetter | None:
         """Queue the acts, then wait for their delivery; return the first outcome that is not Delivered, else the
         last."""
         names = [use.key, *(f"{use.key}-{number}" for number in range(1, len(acts)))]
@@ -237,7 +237,7 @@ class Tools:
             await self._host.put(session, key, encode_act(act), person) for key, act in zip(names, acts, strict=True)
         ]
         until = min(use.until - 1.0, self._host.clock.now() + DELIVERY_WAIT_SECONDS)
-        done: Delivered | Parked | None = None
+        done: Delivered | DeadLetter | None = None
         for ticket in tickets:
             done = await self._host.outcome(ticket, until)
             if not isinstance(done, Delivered):

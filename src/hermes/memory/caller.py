@@ -23,7 +23,7 @@ from hermes.errors import StoreError
 from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.book import MemoryBook
 from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
-from hermes.memory.health import Lateness, Told
+from hermes.memory.health import LateRecallNotice, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
 from hermes.memory.offered import (
@@ -96,7 +96,7 @@ class Memory:
         self._fetched_since = 0.0
         """Text fetched before this time is not recalled. Never later than the start of the turn, even if the clock was
         ahead when something was forgotten."""
-        self._late = Lateness()
+        self._late = LateRecallNotice()
         self._may_know = False
         """True if this home has sent anything to the provider."""
         self._injection: Injection | None = None

@@ -20,7 +20,7 @@ from hermes.memory.active import ActiveProvider
 from hermes.memory.forgetting import describe_undo, mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Hook, Missed
-from hermes.memory.values import Delivered, Entry, EntryKind, Later, Outcome, Parked, Speaker
+from hermes.memory.values import DeadLetter, Delivered, Entry, EntryKind, Later, Outcome, Speaker
 from hermes.store.memory_rows import record_delivery
 from hermes.store.store import Store
 
@@ -182,7 +182,7 @@ class Deliveries(Work):
                     settled.append(Retry(now + self._pause(item), "the provider gave no outcome"))
                 case Delivered(note):
                     settled.append(Done(note and note[:MAX_REASON_CHARS]))
-                case Parked(reason):
+                case DeadLetter(reason):
                     settled.append(Dead(reason[:MAX_REASON_CHARS]))
                 case Later(reason, after, everyone):
                     pause = min(self._pause(item), MAX_OUTAGE_BACKOFF_SECONDS if everyone else MAX_BACKOFF_SECONDS)
@@ -211,9 +211,9 @@ class Deliveries(Work):
             match outcomes[-1:]:
                 case [Delivered()]:
                     self.provider.health.worked("delivery")
-                case [Parked()] if entries[len(outcomes) - 1].kind in DELETIONS:
+                case [DeadLetter()] if entries[len(outcomes) - 1].kind in DELETIONS:
                     self.provider.health.worked("delivery")
-                case [Parked(reason)]:
+                case [DeadLetter(reason)]:
                     self.provider.health.missed("delivery", f"delivery is refused: {reason[:MAX_REASON_CHARS]}")
             return
         self._put_off += 1
@@ -270,11 +270,11 @@ def outcomes_flaw(outcomes: Sequence[object]) -> str:
         match outcome:
             case Delivered(note) if note is None or _is_text(note):
                 pass
-            case Parked(reason) if _is_text(reason):
+            case DeadLetter(reason) if _is_text(reason):
                 pass
             case Later(reason, after) if _is_text(reason) and (after is None or _is_seconds(after)):
                 pass
-            case Delivered() | Parked() | Later():
+            case Delivered() | DeadLetter() | Later():
                 return f"a {type(outcome).__name__} that cannot be recorded"
             case _:
                 return f"{type(outcome).__name__}, which is no outcome"

@@ -90,7 +90,7 @@ class Told:
         return lines
 
 
-class Lateness:
+class LateRecallNotice:
     """Reports the first turn in a row that got no recalled text because memory was too late."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from hermes.memory.outbox import Outbox, Spot
 from hermes.memory.plugin_thread import MAX_ERROR_CHARS, DaemonPool
 from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.memory.registry import find_provider
-from hermes.memory.values import Conversation, Delivered, Parked, Speaker
+from hermes.memory.values import Conversation, DeadLetter, Delivered, Speaker
 from hermes.store.memory_rows import all_places, find_place, get_value, set_value
 from hermes.store.people import everyone, named
 from hermes.store.store import Store
@@ -53,7 +53,7 @@ class CommandHost(Struct, frozen=True):
     async def put(self, session_id: str, key: str, data: Json, speaker: Speaker | None = None) -> str:  # noqa: ARG002
         _refuse("an entry")
 
-    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:  # noqa: ARG002
+    async def outcome(self, ticket: str, until: float) -> Delivered | DeadLetter | None:  # noqa: ARG002
         _refuse("an outcome")
 
     def trouble(self, about: str, line: str | None) -> None:  # noqa: ARG002
@@ -186,13 +186,13 @@ class PluginHost(Struct, frozen=True):
         self.wake_delivery()
         return ticket
 
-    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
+    async def outcome(self, ticket: str, until: float) -> Delivered | DeadLetter | None:
         while True:
             item = await self.store.read(lambda tx: find(tx, self.outbox.queue, ticket))
             if item is not None and item.state == "done":
                 return Delivered(item.reason)
             if item is not None and item.state == "dead":
-                return Parked(item.reason or "")
+                return DeadLetter(item.reason or "")
             if self.clock.now() >= until:
                 return None
             await self.clock.sleep(WORK_POLL_SECONDS)

@@ -12,7 +12,7 @@ Time: `until` is a time of `host.clock`. A hook returns by then with what it has
 
 Errors: an error of a hook is logged once with the provider's name, and reported to the owner when it starts and when
 it ends. The turn continues. An exception from `deliver` is a defect: the entries come again, one by one from the third
-attempt on, and become dead letters (`Parked`) after the fifth.
+attempt on, and become dead letters (`DeadLetter`) after the fifth.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from hermes.clock import Clock
 from hermes.errors import ProviderError, UsageError
 from hermes.memory.values import Address as Address
 from hermes.memory.values import Conversation as Conversation
+from hermes.memory.values import DeadLetter as DeadLetter
 from hermes.memory.values import Delivered as Delivered
 from hermes.memory.values import Ending as Ending
 from hermes.memory.values import Entry as Entry
@@ -43,7 +44,6 @@ from hermes.memory.values import Later as Later
 from hermes.memory.values import Notebook as Notebook
 from hermes.memory.values import Outcome as Outcome
 from hermes.memory.values import Pace as Pace
-from hermes.memory.values import Parked as Parked
 from hermes.memory.values import Part as Part
 from hermes.memory.values import Portrait as Portrait
 from hermes.memory.values import Question as Question
@@ -151,7 +151,7 @@ class Host(Protocol):
         characters.
         """
 
-    async def outcome(self, ticket: str, until: float) -> Delivered | Parked | None:
+    async def outcome(self, ticket: str, until: float) -> Delivered | DeadLetter | None:
         """Return the outcome of an entry, whichever process delivered it; None if it is still queued at `until`."""
 
     def trouble(self, about: str, line: str | None) -> None:

@@ -163,14 +163,14 @@ class Later(Struct, frozen=True):
     everyone: bool = False
 
 
-class Parked(Struct, frozen=True):
+class DeadLetter(Struct, frozen=True):
     """A final failure: refused for good, or it is unknown whether it arrived. It is shown to people; the lane
     continues."""
 
     reason: str
 
 
-Outcome: TypeAlias = Delivered | Later | Parked
+Outcome: TypeAlias = Delivered | Later | DeadLetter
 
 
 class Said(Struct, frozen=True):

@@ -11,7 +11,7 @@ from hermes.store.memory_rows import forget_place
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
-from hermes.store.untold import Untold
+from hermes.store.untold import UndeliveredMessages
 
 
 class Deletion(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Deletions:
     """Deletes conversations from one store. Every method runs inside the caller's transaction."""
 
     def __init__(
-        self, sessions: Sessions, untold: Untold, search: Search, shape: TableShape, has_old_routes: bool
+        self, sessions: Sessions, untold: UndeliveredMessages, search: Search, shape: TableShape, has_old_routes: bool
     ) -> None:
         self._sessions = sessions
         self._untold = untold

@@ -34,7 +34,7 @@ from hermes.store.schema import (
 from hermes.store.search import Search
 from hermes.store.session_settings import untitled_sessions
 from hermes.store.sessions import Sessions
-from hermes.store.untold import Untold
+from hermes.store.untold import UndeliveredMessages
 from hermes.store.withheld import Incognito
 from hermes.types import Draft, LiveView, Message, Session
 
@@ -59,7 +59,7 @@ class Store:
         self.compressions = Compressions(self.sessions, self.messages)
         self.incognito = Incognito()
         shapes = (opened.session_shape, opened.message_shape)
-        self.untold = Untold(self.sessions, self.messages, self.incognito, shapes)
+        self.untold = UndeliveredMessages(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
         self.turns = ConversationTurns(opened.message_shape, self.sessions, self.messages, self.compressions)

@@ -22,7 +22,7 @@ BRANCHED = '"_branched_from"'
 """The mark of other versions for a branch, even if its parent is gone."""
 
 
-class Untold:
+class UndeliveredMessages:
     """The undelivered messages of one store. Every method runs inside the caller's transaction."""
 
     def __init__(

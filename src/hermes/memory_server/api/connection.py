@@ -30,7 +30,7 @@ def find_max_connections() -> int:
 MAX_CONNECTIONS = find_max_connections()
 
 
-class PatientConnection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """A connection of uvicorn with limits. It closes if the request head arrives too slowly or is too long, or if the
     client does not take the response. Connections beyond the maximum serve only `/health`."""
 

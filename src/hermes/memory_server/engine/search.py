@@ -155,7 +155,7 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str
 
 
 def _find_told(hit: Hit, found_changes: Sequence[Record], withheld: int) -> tuple[Record, ...]:
-    """Return the changes of a message whose newer statement is no secret, or may be told."""
+    """Return the changes of a message whose newer statement is not a secret, or may be shown."""
     is_open = not withheld & CONFIDENTIAL
     return tuple(row for row in found_changes if row.older == hit.row.id and (is_open or row.newer_standing != SECRET))
 
