@@ -117,7 +117,7 @@ def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = 'if (self.host.home / "away").exists():\n            return [Later("away", after=3600) for _ in entries]'
-    source = CHOOSY.replace("DeadLetter, MemorySession", "DeadLetter, Later, MemorySession")
+    source = CHOOSY.replace("DeadLetter, Delivered", "DeadLetter, Later, Delivered")
     install(home, "choosy", source.replace("taken = self", f"{away}\n        taken = self"))
     (home / "taken").touch()
     assert hermes("chat", "-q", "I like figs").code == 0
