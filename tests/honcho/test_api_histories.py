@@ -154,4 +154,4 @@ def test_more_messages_than_anybody_has_are_refused(place: Place) -> None:
     body = {"model": "hermes:full", "messages": messages}
     refused = httpx.post(f"{place.url}/chat/completions", json=body, timeout=60, verify=PLAIN)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
-    assert "20,001 items, but takes at most 20,000" in refused.json()["error"]["message"]
+    assert "20,001 items; at most 20,000 are allowed" in refused.json()["error"]["message"]

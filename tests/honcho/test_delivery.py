@@ -170,7 +170,7 @@ async def test_note_with_an_ambiguous_conclusion_becomes_a_dead_letter(
     key = fresh.put("", "note", OWNER, {"target": "user", "action": "remove", "old": "likes figs"})
     outcome = (await fresh.drain())[key]
     assert isinstance(outcome, DeadLetter)
-    assert "2 conclusions on the server say the same" in outcome.reason
+    assert "2 conclusions on the server have this text" in outcome.reason
     assert len(arrived.conclusions()) == 2
 
 

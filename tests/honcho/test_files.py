@@ -101,7 +101,7 @@ def test_agents_identity_is_stored_from_a_file_and_shown(
     assert (missing.code, "SOUL.md" in missing.err) == (1, True)
     assert "knows nothing of bot yet" in " ".join(hermes("honcho", "identity", "--show").out.split())
     (tmp_path / "me.md").write_text("You are brave.\n", encoding="utf-8")
-    assert "1 told, 0 were there already" in hermes("honcho", "identity", str(tmp_path / "me.md")).out
+    assert "1 stored, 0 known already" in hermes("honcho", "identity", str(tmp_path / "me.md")).out
     told = json.loads(hermes("honcho", "identity", "--show", "--json").out)
     assert told["agent"] == "bot"
     assert "brave" in told["representation"]

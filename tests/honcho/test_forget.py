@@ -64,7 +64,7 @@ def test_after_a_yes_nothing_in_memory_holds_the_words_and_the_rest_stays(recall
 def test_without_a_terminal_it_is_shown_and_nothing_is_deleted(recalling: Recalling, hermes: Hermes) -> None:
     told(recalling)
     shown = hermes("memory", "forget", "Zanzibar")
-    assert shown.code == 0
+    assert shown.code == 1
     for kind in ("message", "conclusion", "card"):
         assert kind in shown.out
     assert "Nothing was deleted" in shown.err
@@ -102,7 +102,7 @@ def test_waiting_for_a_server_is_announced(
         assert is_said.wait(20)
 
     recalling.between.rule = slow
-    assert hermes("memory", "forget", "Zanzibar").code == 0
+    assert hermes("memory", "forget", "Zanzibar").code == 1
     assert lines[0] == "Looking through what honcho holds; its server may have to be started first …"
 
 

@@ -111,7 +111,10 @@ def test_foreign_server_search_warns_that_only_the_best_hits_were_read(recalling
 @pytest.mark.contract("7.12")
 @pytest.mark.parametrize(
     ("bound", "line"),
-    [("MOST_PAGES", "only the newest 100 conclusions were looked at"), ("MOST_CARDS", "only 1 cards were looked at")],
+    [
+        ("MAX_SEARCH_PAGES", "only the newest 100 conclusions were looked at"),
+        ("MAX_CARDS", "only 1 cards were looked at"),
+    ],
 )
 def test_list_of_another_server_beyond_the_limit_is_reported(
     recalling: Recalling, hermes: Hermes, monkeypatch: pytest.MonkeyPatch, bound: str, line: str

@@ -91,7 +91,7 @@ async def test_a_search_is_as_long_as_was_asked_for_and_never_over_the_cap(
         (Instead({"detail": "out of order"}, status=500), "the server answered 500: out of order"),
         (Instead({"detail": "who are you"}, status=401), "the server answered 401: who are you"),
         (Instead(b"<html>"), "not JSON"),
-        (Instead(["?"]), "none that Honcho gives"),
+        (Instead(["?"]), "not one of Honcho"),
         (Instead(cut_off=True), "the connection to the server broke"),
     ],
 )

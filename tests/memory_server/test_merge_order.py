@@ -280,7 +280,7 @@ def test_undo_is_refused_when_another_peer_has_the_name(tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / FILE)) as file, file:  # as imports of earlier versions did
             given = "SELECT 'u', workspace_id, 'ann-phone', 'peer', created_at FROM peers WHERE name = 'ann'"
             file.execute(f"INSERT INTO peers (uid, workspace_id, name, kind, created_at) {given}")
-        assert "another peer ann-phone" in detail(http.delete(f"/ext/merges/{made}"))
+        assert "Another peer is named ann-phone now" in detail(http.delete(f"/ext/merges/{made}"))
         assert ids(http.post("/peers/list")) == ["ann", "ann-phone"]
         http.delete("/ext/peers/ann-phone").raise_for_status()
         undo(http, made, tmp_path)

@@ -95,10 +95,10 @@ def test_merged_peer_is_the_other_everywhere_and_its_name_leads_there(http: http
     assert {(one[1], one[2]) for one in shown["conclusions"]} == {("ann", "ann"), ("ben", "ann")}
     assert "I own stamp 7." in held(http, "ann", search_query="stamp 7")
     assert held(http, "ann-phone") == held(http, "ann")
-    say(http, "phone", "I write as before.", peer="ann-phone")
+    say(http, "phone", "I collect old maps of Malta.", peer="ann-phone")
     settle(http)
     assert http.post("/sessions/phone/messages/list?reverse=true").json()["items"][0]["peer_id"] == "ann"
-    assert "I write as before." in held(http, "ann")
+    assert "I collect old maps of Malta." in held(http, "ann")
     assert http.post("/peers", json={"id": "ann-phone", "metadata": {"x": 1}}).json()["id"] == "ann"
     assert http.post("/peers", json={"id": "ann"}).json()["metadata"] == {}
     assert [peer["id"] for peer in http.post("/peers/list").json()["items"]] == ["ann", "ben"]

@@ -145,7 +145,7 @@ def test_memory_uses_the_model_chosen_for_it(visitor: Visitor, other: Other) -> 
     assert "sk-memory" not in visitor.get("/settings/models")
     assert "Saved." in send(source="off", act="save")
     assert json.loads(file.read_text(encoding="utf-8")).get("source", "off") == "off"
-    assert "there is no source 'moon'" in problem(send(source="moon", act="save"))
+    assert "'moon' is not a model source" in problem(send(source="moon", act="save"))
 
 
 def test_endpoint_that_fails_is_quoted_without_the_key(visitor: Visitor, other: Other) -> None:

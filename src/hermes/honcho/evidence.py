@@ -22,10 +22,9 @@ from hermes.honcho.recall_reader import (
     RecalledMessage,
     RecalledStanding,
 )
-from hermes.ranking.claims import split_speaker
 from hermes.ranking.relative_times import write_out
 from hermes.ranking.traits import only_asks
-from hermes.ranking.words import share_held, split_words, telling_words
+from hermes.ranking.words import share_held, split_speaker, split_words, telling_words
 from hermes.types import UNANSWERED_SCORE, RecalledLine
 
 MAX_CANDIDATES = 50

@@ -15,7 +15,7 @@ from typing import Literal
 
 from hermes.ranking.changes import CHANGES, find_values, names_change
 from hermes.ranking.dates import MONTHS
-from hermes.ranking.words import STOP_WORDS, split_words
+from hermes.ranking.words import STOP_WORDS, split_speaker, split_words
 
 ClaimEnd = Literal["change", "contradiction"]
 MAX_STATEMENT_CHARS = 600
@@ -290,12 +290,6 @@ def changes_value(older: str, newer: str) -> bool:
 def corrects(older: str, newer: str) -> bool:
     """Return True if a statement corrects one that its speaker made shortly before: they share a word."""
     return CORRECTS.search(newer) is not None and bool(_topic(older) & _topic(newer))
-
-
-def split_speaker(text: str) -> tuple[str, str]:
-    """Return the speaker in small letters ("" for none) and the rest of a statement such as `ann: I …`."""
-    name, colon, said = text.partition(": ")
-    return (name.lower(), said) if colon and " " not in name and len(name) <= 100 else ("", text)
 
 
 def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:

@@ -135,3 +135,9 @@ def telling_words(words: list[str]) -> list[str]:
     spoken = [word for word in words if any(letter.isalnum() for letter in word)]
     language = max(STOP_WORDS, key=lambda stops: sum(word in stops for word in spoken))
     return list(dict.fromkeys([word for word in spoken if word not in language] or spoken))[:MAX_QUESTION_WORDS]
+
+
+def split_speaker(text: str) -> tuple[str, str]:
+    """Return the speaker in small letters ("" for none) and the rest of a statement such as `ann: I …`."""
+    name, colon, said = text.partition(": ")
+    return (name.lower(), said) if colon and " " not in name and len(name) <= 100 else ("", text)

@@ -21,7 +21,8 @@ from hermes.memory_server.engine.sentences import read_message
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE
 from hermes.memory_server.engine.workspaces import resolve
-from hermes.ranking.claims import LEFT, SINGLE, read_claims, split_speaker
+from hermes.ranking.claims import LEFT, SINGLE, read_claims
+from hermes.ranking.words import split_speaker
 
 IS_OPEN = conclusions.c.standing.is_distinct_from(SECRET)
 """SQL condition: the conclusion holds no secret."""

@@ -23,10 +23,10 @@ from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import without_names
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import MAX_LINES_READ
-from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, holds_secret, is_general
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD
 from hermes.ranking.traits import only_asks
+from hermes.ranking.words import split_speaker
 
 WIDTHS = {"minimal": 3, "low": 5, "medium": 8, "high": 12, "max": 20}
 """The number of conclusions and messages that each reasoning level reads."""

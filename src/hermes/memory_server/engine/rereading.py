@@ -43,8 +43,8 @@ from hermes.memory_server.engine.sentences import is_kept, message_traits, read_
 from hermes.memory_server.engine.standing_kinds import standing_kind
 from hermes.memory_server.engine.truth import LIVE, happened_at, release, settle
 from hermes.memory_server.engine.workspaces import get_workspace, resolve
-from hermes.ranking.claims import split_speaker
 from hermes.ranking.traits import CONFIDENTIAL, UNWANTED
+from hermes.ranking.words import split_speaker
 
 PREFIX, MARKS, REVIEW, MESSAGES = "reread:", "reread:1", "reread:2", "reread:3:"
 PART_ROWS = {MARKS: 100, REVIEW: 30}

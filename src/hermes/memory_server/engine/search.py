@@ -31,12 +31,11 @@ from hermes.memory_server.engine.words import Allowed, find_withheld, rank_by_wo
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import KNOWN_THRESHOLD, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
-from hermes.ranking.claims import split_speaker
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
-from hermes.ranking.words import split_words, telling_words
+from hermes.ranking.words import split_speaker, split_words, telling_words
 
 DIFFERENT_SIGNS_LIMIT = 48
 """Two messages whose vectors differ in fewer signs than this may be the same text, and are compared."""

@@ -43,9 +43,9 @@ from hermes.ranking.claims import (
     corrects,
     is_change,
     read_claims,
-    split_speaker,
 )
 from hermes.ranking.relative_times import resolve
+from hermes.ranking.words import split_speaker
 
 LIVE = and_(conclusions.c.deleted_at.is_(None), conclusions.c.retired_at.is_(None))
 """SQL condition: a conclusion is visible. Superseded ones are: they were true once."""
