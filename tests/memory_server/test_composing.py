@@ -44,7 +44,7 @@ def modelled(folder: Path, *answers: Answer, then: Answer | None = None, **given
 
 
 def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.02)  # the server has no way to be waited for
