@@ -50,7 +50,7 @@ def test_a_small_model_loses_nothing_that_was_told(base_url: str, tmp_path: Path
 @pytest.mark.contract("7.4", "9.3")
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_dialectic_asks_a_real_model_at_every_depth(base_url: str, home: Path, depth: int) -> None:
-    env = plain_env(home)
+    env = {**plain_env(home), "HERMES_MEMORY_PROVIDER": ""}  # the default
 
     def hermes(*arguments: str, said: str | None = None) -> str:
         command = [sys.executable, "-m", "hermes", *arguments]
