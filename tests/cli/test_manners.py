@@ -124,7 +124,7 @@ def test_what_a_model_sees_is_shown_below_whose_it_is(home: Path, hermes: Hermes
 
 @pytest.mark.processes
 def test_the_doctor_asks_for_the_model(home: Path, hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.cli.model.LIST_TIMEOUT_SECONDS", 60.0)
+    monkeypatch.setattr("hermes.cli.doctor.LIST_TIMEOUT_SECONDS", 60.0)
     assert "model     none is configured: answers come from memory alone" in hermes("doctor").out
     pages = {"/v1/models": {"body": '{"data": [{"id": "tea-1"}]}'}}
     with serving([], pages=pages) as endpoint:

@@ -213,6 +213,13 @@ def test_setting_it_up_chooses_it(fresh: FreshHome, command: str) -> None:
     assert "honcho" in (fresh.home / "config.yaml").read_text()
 
 
+@pytest.mark.processes
+def test_starting_a_chat_loads_neither_an_http_client_nor_a_renderer() -> None:
+    """Each costs tens of milliseconds of every start; what needs one loads it by name."""
+    started = loaded("import hermes.assembly, hermes.cli.chat, hermes.honcho.plugin")
+    assert not {"httpx", "rich", "numpy", "hermes.doctor", "hermes.cli.screen"} & started
+
+
 @pytest.mark.contract("9.2")
 def test_chat_loads_no_server_modules_and_the_version_no_honcho(fresh: FreshHome) -> None:
     program = (

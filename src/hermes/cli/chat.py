@@ -2,15 +2,12 @@
 
 The output of `hermes chat --json`: one line per event, and for a single question a last line with its outcome.
 Scripts rely on this format: docs/scripting.md describes it, and fields are never removed.
-
-The reply to a single question, printed at a terminal as it is streamed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -26,16 +23,15 @@ from hermes.cli.conversation import CLOSE_TIMEOUT_SECONDS, TerminalConversation,
 from hermes.cli.first_start import offer_start, offer_to_memory
 from hermes.cli.model import HOW_TO_SEE
 from hermes.cli.outbox import start_deliverer
-from hermes.cli.output import can_redraw, note, print_error, printable, say, use_color
+from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input, read_lines
 from hermes.cli.project_file import ProjectFile, State, TrustAnswer, choose_project_file
-from hermes.cli.screen import Screen
 from hermes.cli.signals import on_signals
 from hermes.cli.start import load_app, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
-from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TextDelta, TurnEvent, Waiting
+from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.scope import TERMINAL
-from hermes.settings import COLOR, MEMORY_NOTICES
+from hermes.settings import MEMORY_NOTICES
 from hermes.slash.here import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
@@ -190,7 +186,8 @@ async def _resume_requested(conversation: TerminalConversation, session: str | N
 async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> TurnEvent:
     """Run one turn and return its last event. Only the reply goes to standard output."""
     if not as_json and can_redraw():  # at a terminal the reply is streamed
-        printed = PrintedReply(conversation.app)
+        # imported late: pipes need none
+        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)
         return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:
@@ -283,22 +280,3 @@ def _print_notice(conversation: TerminalConversation, event: TurnEvent) -> None:
             note(printable(event.line))
         case _:
             pass
-
-
-class PrintedReply:
-    """Prints a reply with rendered Markdown. Notices are printed elsewhere."""
-
-    def __init__(self, app: App) -> None:
-        colored = use_color(app.settings.get(COLOR), app.env)
-        columns = shutil.get_terminal_size().columns
-        self._screen = Screen(app.settings, lambda: columns, colored=colored, redraws=True)
-
-    def show(self, event: TurnEvent) -> None:
-        """Print the rows that became final."""
-        if isinstance(event, TextDelta | Replied):
-            self._screen.show(event)
-        else:
-            self._screen.end_text()
-        if rows := self._screen.take():
-            sys.stdout.write("".join(f"{row}\n" for row in rows))
-            sys.stdout.flush()

@@ -15,17 +15,20 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 
+from hermes.assembly import OPENAI, has_model
 from hermes.audit.repair import Repair, other_users, repair, restore
 from hermes.cli.dialog import agree
-from hermes.cli.model import check_model
 from hermes.cli.output import note, print_json, printable, say
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, find_home
 from hermes.clock import Clock, SystemClock
+from hermes.configuration import read_configuration
 from hermes.doctor import LOCK_TIMEOUT_SECONDS, Finding, examine
-from hermes.errors import HomeError, SettingsError, StoreDamagedError, UsageError
+from hermes.errors import HomeError, ModelError, SettingsError, StoreDamagedError, UsageError
 from hermes.home import Home
+from hermes.llm.discover import chat_models, list_models
 from hermes.owner.status import read_server
+from hermes.settings import API_KEY, BASE_URL, MODEL
 
 CHECK = "server"
 MORE = "`hermes memory status` shows details"
@@ -139,3 +142,38 @@ def _line(finding: Finding) -> str:
     remedy = f" ({printable(finding.remedy)})" if finding.remedy else ""
     fix = f" → {advise(finding.fix)}" if finding.fix else ""
     return f"{SIGNS[finding.level]}  {finding.check:<9} {code}{printable(finding.detail)}{fix}{remedy}"
+
+
+LIST_TIMEOUT_SECONDS = 5.0
+"""Time limit for the endpoint's answer."""
+ENDPOINT = "model"
+
+
+def check_model(home: Home) -> Iterator[Finding]:
+    """Check that the configured model is available. Problems are warnings: an endpoint may return at any time."""
+    try:
+        settings = read_configuration(home).settings
+    except SettingsError:
+        return  # reported by the settings check
+    if not has_model(settings):
+        yield Finding(ENDPOINT, "ok", "none is configured: answers come from memory alone", "`hermes model` finds one")
+        return
+    url, name = settings.get(BASE_URL) or OPENAI, settings.get(MODEL)
+    where = f"{name or 'its first model'} at {BASE_URL.shown(url)}"
+    try:
+        listed = asyncio.run(list_models(url, settings.get(API_KEY) or None, timeout=LIST_TIMEOUT_SECONDS))
+    except ModelError as error:
+        yield Finding(
+            ENDPOINT, "warn", f"{where}: {error.message}", "`hermes model` sends it a request and shows details"
+        )
+        return
+    names = [model.name for model in listed]
+    if not name and (several := chat_models(names)):
+        where = f"{several[0]}, the first of {len(several)} at {BASE_URL.shown(url)},"
+    if name and name not in names:
+        known = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        yield Finding(
+            ENDPOINT, "warn", f"{where} is not among its models: {known}", "`hermes config set model.default NAME`"
+        )
+        return
+    yield Finding(ENDPOINT, "ok", f"{where} is there")

@@ -1,28 +1,22 @@
-"""`hermes model`: show, test and choose the chat model, and find local model servers.
-
-The model's part of `hermes doctor`: asks the endpoint for its list of models, which costs no tokens.
-"""
+"""`hermes model`: show, test and choose the chat model, and find local model servers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, get_args
 
 import typer
 from msgspec import to_builtins
 
 from hermes.app import App
-from hermes.assembly import OPENAI, has_model, open_model, open_offer
+from hermes.assembly import open_model, open_offer
 from hermes.cli.dialog import TerminalDialog, can_ask
 from hermes.cli.output import note, print_json, printable, say, say_advice
 from hermes.cli.own_name import advise
 from hermes.cli.start import AsJson, load_app
 from hermes.config_file import write_setting
-from hermes.configuration import read_configuration
-from hermes.doctor import Finding
-from hermes.errors import ModelError, NotFoundError, SettingsError, UsageError
-from hermes.home import Home
+from hermes.errors import ModelError, NotFoundError, UsageError
 from hermes.llm.discover import (
     ListedModel,
     LocalEndpoint,
@@ -30,11 +24,10 @@ from hermes.llm.discover import (
     ModelOffer,
     chat_models,
     find_local,
-    list_models,
 )
 from hermes.llm.model import Model
 from hermes.owner.models import try_model
-from hermes.settings import API_KEY, BASE_URL, CONTEXT_LENGTH, MODEL
+from hermes.settings import BASE_URL, CONTEXT_LENGTH, MODEL
 from hermes.slash.models import find_model
 from hermes.types import Json
 
@@ -225,36 +218,3 @@ def use_endpoint(app: App, endpoint: LocalEndpoint, name: str) -> None:
     write_setting(path, MODEL, name)
     if endpoint.context_length:
         write_setting(path, CONTEXT_LENGTH, endpoint.context_length)
-
-
-LIST_TIMEOUT_SECONDS = 5.0
-"""Time limit for the endpoint's answer."""
-CHECK = "model"
-
-
-def check_model(home: Home) -> Iterator[Finding]:
-    """Check that the configured model is available. Problems are warnings: an endpoint may return at any time."""
-    try:
-        settings = read_configuration(home).settings
-    except SettingsError:
-        return  # reported by the settings check
-    if not has_model(settings):
-        yield Finding(CHECK, "ok", "none is configured: answers come from memory alone", "`hermes model` finds one")
-        return
-    url, name = settings.get(BASE_URL) or OPENAI, settings.get(MODEL)
-    where = f"{name or 'its first model'} at {BASE_URL.shown(url)}"
-    try:
-        listed = asyncio.run(list_models(url, settings.get(API_KEY) or None, timeout=LIST_TIMEOUT_SECONDS))
-    except ModelError as error:
-        yield Finding(CHECK, "warn", f"{where}: {error.message}", "`hermes model` sends it a request and shows details")
-        return
-    names = [model.name for model in listed]
-    if not name and (several := chat_models(names)):
-        where = f"{several[0]}, the first of {len(several)} at {BASE_URL.shown(url)},"
-    if name and name not in names:
-        known = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-        yield Finding(
-            CHECK, "warn", f"{where} is not among its models: {known}", "`hermes config set model.default NAME`"
-        )
-        return
-    yield Finding(CHECK, "ok", f"{where} is there")

@@ -1,7 +1,4 @@
-"""The hooks of `hermes.memory.provider.MemoryPlugin`, each delegated to a module of this package.
-
-Merging two peers of the owner. Peers of guests and agents are not offered.
-"""
+"""The hooks of `hermes.memory.provider.MemoryPlugin`, each delegated to a module of this package."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -20,10 +17,9 @@ from hermes.honcho.carrying import join_records, migrate_guests
 from hermes.honcho.config_file import edit_document, set_keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.delivery import SWITCHED_OFF, Delivery
-from hermes.honcho.extensions import MERGE, Extensions
 from hermes.honcho.facts import FactReader, to_source
 from hermes.honcho.guests import GuestRecord, account_name, add_account, add_owners_peer, check_first, edit_guests
-from hermes.honcho.identity import Identities, ResolvedPeer, describe_reach, everybody, find_peer
+from hermes.honcho.identity import ResolvedPeer, describe_reach, everybody, find_peer
 from hermes.honcho.injection import find_log
 from hermes.honcho.keys import ENABLED, RECALL_MODE, SAVE_MESSAGES, TABLE, WRITE_FREQUENCY
 from hermes.honcho.links import Links
@@ -63,61 +59,8 @@ from hermes.memory.provider import (
 )
 from hermes.types import Json
 
-PEERS_PER_PAGE, MAX_PAGES = 100, 10
-
-
-class OwnersMerging:
-    """Merges in one workspace. Raises ProviderError with a readable message."""
-
-    def __init__(self, server: Extensions, who: Identities) -> None:
-        self._server = server
-        self._who = who
-
-    def peers(self) -> Sequence[str]:
-        """Return the owner, then peers that belong to nobody else; empty if the server cannot merge."""
-        if not self._server.has(MERGE):
-            return ()
-        others = sorted(name for name in self._listed() if not self._is_others(name))
-        return [self._who.owner, *(name for name in others if name != self._who.owner)]
-
-    def preview(self, peer: str, into: str) -> str:
-        """Describe what a merge would move. Read-only."""
-        self._check(peer, into)
-        found = self._server.preview_merge(peer, into)
-        if found is None:
-            raise ProviderError(f"the server knows no peer '{peer[:80]}'", hint="Reload the page")
-        return (
-            f"{found.messages:,} messages, {found.sessions:,} sessions and {found.conclusions:,} facts of {peer} "
-            f"would become {into}'s"
-        )
-
-    def merge(self, peer: str, into: str) -> None:
-        self._check(peer, into)
-        self._server.merge(peer, into)
-
-    def _check(self, peer: str, into: str) -> None:
-        if peer == into or peer == self._who.owner or not {peer, into} <= set(self.peers()):
-            raise ProviderError(
-                f"'{peer[:80]}' cannot be merged into '{into[:80]}'", hint="Choose two names from the list"
-            )
-
-    def _is_others(self, name: str) -> bool:
-        """Return True if a peer is an agent's, or another account's."""
-        who = self._who
-        if who.is_owners(name):
-            return False
-        return who.is_own(name) or name in who.guests.holders or name in who.aliases.values()
-
-    def _listed(self) -> Sequence[str]:
-        found: list[str] = []
-        for page in range(1, MAX_PAGES + 1):
-            path = f"{self._server.workspace}/peers/list?page={page}&size={PEERS_PER_PAGE}"
-            rows: Json = self._server.ask("POST", path, json={}).get("items", [])
-            found += [str(row["id"]) for row in rows]
-            if len(rows) < PEERS_PER_PAGE:
-                break
-        return found
-
+if TYPE_CHECKING:
+    from hermes.honcho.extensions import OwnersMerging
 
 CARRIED = "guests carried over"
 IN_PROJECT = "project/"
@@ -361,10 +304,9 @@ class HonchoPlugin(MemoryPlugin):
         self._merging().merge(peer, into)
 
     def _merging(self) -> OwnersMerging:
-        # By name: a conversation needs none of it.
-        config = self.configuration()
-        server = import_module("hermes.honcho.extensions").Extensions(config, self.machine)
-        return OwnersMerging(server, config.identities)
+        config, loaded = self.configuration(), import_module("hermes.honcho.extensions")  # by name: it loads httpx
+        made: OwnersMerging = loaded.OwnersMerging(loaded.Extensions(config, self.machine), config.identities)
+        return made
 
     def forget(self, items: Sequence[Remembered]) -> None:
         by_workspace: dict[str | None, list[Remembered]] = {}
