@@ -147,6 +147,12 @@ def test_change_does_not_bring_a_message_that_holds_a_secret(http: httpx.Client)
     assert marked(http, "Where do I live?") == {LISBON: [f"ann: {PORTO}"]}
 
 
+def test_mark_of_a_superseded_statement_shows_no_secret(http: httpx.Client) -> None:
+    tell(http, LISBON, "I moved to Porto, and my door code is 4821.")
+    assert by_text(http, LISBON)["superseded_by"] is not None
+    assert marked(http, "Where do I live?") == {LISBON: []}
+
+
 def test_of_two_changed_clauses_the_one_that_is_asked_about_counts(http: httpx.Client) -> None:
     sold = "I drive a Zoe now."
     tell(http, "I live in Lisbon and I drive a Skoda.", sold, PORTO)
