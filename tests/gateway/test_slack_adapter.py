@@ -169,6 +169,29 @@ async def test_missed_messages_are_read_once_and_in_order(server: SlackServer) -
     assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
 
 
+async def test_first_messages_of_a_new_channel_keep_their_order(server: SlackServer) -> None:
+    """The first is said before the channels are listed, the second while messages that were missed are read."""
+    ann, desk = server.person("Ann"), Desk()
+    said: list[str] = []
+
+    def say_in_server(method: str) -> None:
+        text = {"users.conversations": "one", "conversations.history": "two"}.get(method)
+        if text is not None and text not in said:
+            said.append(text)
+            message = server._keep(ann.dm, {"user": ann.id, "text": text})
+            emitted.append(asyncio.ensure_future(server._emit({**message, "channel": ann.dm.id})))
+
+    emitted: list[asyncio.Future[None]] = []
+    server.on_call = say_in_server
+    async with listening(server, desk):
+        await until(lambda: "one" in said and desk.positions)
+        if "two" not in said:
+            server.say(ann.dm, "two", ann)
+        await until(lambda: len(desk.taken) == 2)
+    assert desk.texts == ["one", "two"]
+    assert float(desk.positions[ann.dm.id]) > 0
+
+
 async def test_thread_that_began_while_stopped_is_read(server: SlackServer) -> None:
     ann, hall, desk = server.person("Ann"), server.channel(), Desk()
     async with listening(server, desk):

@@ -101,7 +101,7 @@ class Slack:
         self._web = _make_web_client(terms)
         self._socket: SocketModeClient | None = None
         self._names: OrderedDict[str, str] = OrderedDict()
-        self._waiting: asyncio.Queue[SocketModeRequest | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[SocketModeRequest | float] = asyncio.Queue()
         self._state = ""
 
     @property
@@ -207,18 +207,18 @@ class Slack:
     # The library calls these in the order of what happens.
 
     async def _hear_hello(self, _socket: object, message: Json, _raw: object) -> None:
-        """Queue None for a new connection: Slack may not repeat earlier messages."""
+        """Queue the time at which a connection began: Slack may not repeat earlier messages."""
         if message.get("type") == "hello":
-            self._waiting.put_nowait(None)
+            self._waiting.put_nowait(self._clock.now())
 
     async def _hear(self, _socket: object, request: SocketModeRequest) -> None:
         if self._waiting.qsize() < MAX_WAITING_EVENTS:
             self._waiting.put_nowait(request)
 
-    async def _handle(self, reading: _EventReading, request: SocketModeRequest | None) -> None:
-        """Hand in one event, then acknowledge it; None stands for a new connection."""
-        if request is None:
-            await self._catch_up(reading)
+    async def _handle(self, reading: _EventReading, request: SocketModeRequest | float) -> None:
+        """Hand in one event, then acknowledge it; a number is the time at which a connection began."""
+        if isinstance(request, float):
+            await self._catch_up(reading, request)
             return
         if request.type == "events_api":
             await self._take(reading, request.payload.get("event") or {})
@@ -243,18 +243,24 @@ class Slack:
         if event.get("type") == "message" and not edited and "ts" in event and "channel" in event:
             await reading.positions.advance(_place_of(event), str(event["ts"]), taken=found is not None)
 
-    async def _catch_up(self, reading: _EventReading) -> None:
-        """Read the messages after each position. A new channel begins with the next message, unless it was created
-        while no gateway ran."""
+    async def _catch_up(self, reading: _EventReading, began_at: float) -> None:
+        """Read the messages after each position. A new channel is not read, unless it was created while no gateway ran:
+        its earlier messages are not meant for us, and its later ones wait in the queue."""
         positions = reading.positions
         latest = max((float(positions.get(place) or 0) for place in positions.places), default=None)
+        new = []
         for channel in await self._pages("users.conversations", "channels", {"types": KINDS}):
             place = str(channel["id"])
-            if positions.get(place) is None:
-                made_meanwhile = latest is not None and float(channel.get("created") or 0) > latest
-                await positions.advance(place, "0" if made_meanwhile else f"{self._clock.now():.6f}", taken=False)
+            if positions.get(place) is not None:
+                continue
+            if latest is not None and float(channel.get("created") or 0) > latest:
+                await positions.advance(place, "0", taken=False)
+            else:
+                new.append(place)
         for place in positions.places:
             await self._read_place(reading, place)
+        for place in new:
+            await positions.advance(place, f"{began_at:.6f}", taken=False)
         await positions.flush()
 
     async def _read_place(self, reading: _EventReading, place: str) -> None:
