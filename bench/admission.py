@@ -126,7 +126,7 @@ async def look(folder: Path, asked: Sequence[Asked], finer: MiniLm | None) -> li
 
     def run(tx: Tx, one: Asked, question: SearchQuestion) -> AnswerFeatures | None:
         place = SearchArea(workspace_id_of(tx, one.conversation))
-        index.outlines.load(tx, place.workspace_id)
+        index.memory_indexes.load(tx, place.workspace_id)
         return read_answer(question, find_hits(tx, index, place, question, None, MAX_LINES_READ))
 
     found = []

@@ -53,7 +53,7 @@ class Inside:
 
         def look(tx: Tx, talk: Talk, text: str) -> Candidates:
             place = SearchArea(workspace_id_of(tx, talk.name))
-            seen = index.outlines.load(tx, place.workspace_id)
+            seen = index.memory_indexes.load(tx, place.workspace_id)
             asked = understand(tx, place.workspace_id, SearchQuestion(text, vectors.direction(text), vectors.direction))
             return find_candidates(tx, seen, place, asked, None)
 

@@ -13,7 +13,7 @@ from hermes.home import Home
 from hermes.honcho.commands import make_commands
 from hermes.honcho.keys import TABLE, Key
 from hermes.honcho.server import Machine
-from hermes.memory.provider import Desk
+from hermes.memory.provider import PluginConsole
 from hermes.settings.kinds import in_words
 from scripts.write_reference import describe_commands
 
@@ -33,7 +33,7 @@ TARGET = Path(__file__).parent.parent / "docs" / "honcho-reference.md"
 
 def render() -> str:
     """Return the whole page."""
-    group = make_commands(Machine(Home(Path("home")), {}), cast(Desk, None))
+    group = make_commands(Machine(Home(Path("home")), {}), cast(PluginConsole, None))
     parts = [
         "# Honcho: reference",
         "You want to know which key is in force, and where its value comes from: type `hermes honcho status`.",

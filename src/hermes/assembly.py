@@ -164,14 +164,14 @@ def _tool_switch(settings: Settings, name: str) -> ToolSwitch:
 
 def _open_named(settings: Settings, name: str, context_length: int | None = None) -> OpenAICompatible:
     """Return a model of the configured endpoint. An unknown context length is taken from the settings."""
-    patience = settings.get(table.MODEL_TIMEOUT)
+    timeout = settings.get(table.MODEL_TIMEOUT)
     silence, total = settings.get(table.MODEL_SILENCE), settings.get(table.MODEL_TOTAL)
     return OpenAICompatible(
         settings.get(table.BASE_URL) or OPENAI,
         name,
         api_key=settings.get(table.API_KEY) or None,
         context_length=context_length or settings.get(table.CONTEXT_LENGTH),
-        timeouts=Timeouts(first_byte=patience, idle=patience, silence=silence, total=total),
+        timeouts=Timeouts(first_byte=timeout, idle=timeout, silence=silence, total=total),
         longest_reply=settings.get(table.MAX_REPLY_CHARS),
     )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from hermes import __version__
-from hermes.agent.prompt import read_soul
+from hermes.agent.prompt import read_persona
 from hermes.audit.audit import StoreAudit, audit_store
 from hermes.audit.log import LogAudit, audit_log
 from hermes.clock import Clock
@@ -161,8 +161,8 @@ def _read(home: Home, look: Callable[[Tx], T]) -> T:
 def _check_notes(home: Home) -> Iterator[Finding]:
     for problem in _notes(home).read_all().problems:
         yield Finding("notes", "fail", problem.message, problem.hint)
-    if soul := read_soul(home.soul_file):
-        yield Finding("soul", "ok", f"{home.soul_file}, {len(soul):,} characters")
+    if persona := read_persona(home.soul_file):
+        yield Finding("soul", "ok", f"{home.soul_file}, {len(persona):,} characters")
 
 
 def _notes(home: Home) -> Notes:

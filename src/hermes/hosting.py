@@ -11,20 +11,20 @@ from hermes.agent.agent import Agent
 from hermes.agent.builtin_tools import session_search_tool
 from hermes.agent.loop import Responder
 from hermes.agent.offline import NOT_KEPT, OfflineModel, recollect_nothing
-from hermes.agent.prompt import PromptParts, build_system_prompt, read_soul
+from hermes.agent.prompt import PromptParts, build_system_prompt, read_persona
 from hermes.agent.tools import Toolbox
 from hermes.app import App
 from hermes.assembly import open_agent, open_offer, open_people, open_provider, scoped
 from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
-from hermes.gateway.gateway import Gateway, GatewayTerms
+from hermes.gateway.gateway import Gateway, GatewayOptions
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms import switched_on
-from hermes.gateway.platforms.api_terms import ApiMemory, ApiTerms
-from hermes.gateway.platforms.discord import Discord, DiscordTerms
-from hermes.gateway.platforms.slack import Slack, SlackTerms
-from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
-from hermes.gateway.remarks import RemarkTerms
+from hermes.gateway.platforms.api_options import ApiMemory, ApiOptions
+from hermes.gateway.platforms.discord import Discord, DiscordOptions
+from hermes.gateway.platforms.slack import Slack, SlackOptions
+from hermes.gateway.platforms.telegram import Telegram, TelegramOptions
+from hermes.gateway.remarks import RemarkOptions
 from hermes.llm.model import Model
 from hermes.memory.active import ActiveProvider
 from hermes.memory.deliveries import Deliveries
@@ -59,7 +59,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """Return the gateway of a profile. Its agents share one model."""
     owner, provider, get = new_owner(), open_provider(app, store), app.settings.get
     agents = open_agents(app, store, model, owner, provider)
-    terms = GatewayTerms(
+    terms = GatewayOptions(
         agent_name=get(table.AGENT_NAME),
         allow=frozenset(get(table.ALLOW)),
         agents=frozenset(get(table.AGENTS)),
@@ -67,7 +67,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         at_once=get(table.MAX_CONCURRENT_CHATS),
         drain=get(table.DRAIN),
         people=open_people(app),
-        remarks=RemarkTerms(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
+        remarks=RemarkOptions(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
     )
     deliveries = None if provider is None else Deliveries(provider, owner, MAX_OUTBOX_LANES)
     return Gateway(store, agents, terms, deliveries)
@@ -79,7 +79,7 @@ def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> li
 
 def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = TelegramTerms(
+    terms = TelegramOptions(
         token=get(table.TELEGRAM_TOKEN),
         base_url=get(table.TELEGRAM_BASE_URL),
         mentions_only=get(table.TELEGRAM_MENTIONS),
@@ -92,7 +92,7 @@ def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) ->
 
 def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = DiscordTerms(
+    terms = DiscordOptions(
         token=get(table.DISCORD_TOKEN),
         base_url=get(table.DISCORD_BASE_URL).rstrip("/"),
         mentions_only=get(table.DISCORD_MENTIONS),
@@ -110,7 +110,7 @@ def _agents_of(app: App, platform: str) -> frozenset[str]:
 
 def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = SlackTerms(
+    terms = SlackOptions(
         bot_token=get(table.SLACK_TOKEN),
         app_token=get(table.SLACK_APP_TOKEN),
         base_url=get(table.SLACK_BASE_URL),
@@ -138,9 +138,9 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         return Responder(alone, toolbox, get(table.MAX_STEPS), get(table.MAX_CALLS))
 
     def prompt(scope: Scope) -> str:
-        return build_system_prompt(PromptParts(read_soul(app.home.soul_file), app.clock.now(), scope))
+        return build_system_prompt(PromptParts(read_persona(app.home.soul_file), app.clock.now(), scope))
 
-    terms = ApiTerms(
+    terms = ApiOptions(
         host=get(table.API_HOST),
         port=get(table.API_PORT),
         key=get(table.API_SERVER_KEY),

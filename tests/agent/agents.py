@@ -20,12 +20,12 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes
 from hermes.memory.values import Conversation
 from hermes.scope import Owner
-from hermes.store.held_lease import LaneTerms
+from hermes.store.held_lease import LaneOptions
 from hermes.store.store import Store
 from hermes.types import Json, Message, Session
 from tests.memory.providers import OWNER, PATIENT, Recorder
 
-TERMS = LaneTerms(ttl=30.0, poll=0.02, timeout=100.0)
+TERMS = LaneOptions(ttl=30.0, poll=0.02, timeout=100.0)
 
 
 def make_agent(
@@ -35,7 +35,7 @@ def make_agent(
     *,
     tools: Callable[[Agent], list[Tool]] = builtin_tools,
     max_steps: int = 30,
-    terms: LaneTerms = TERMS,
+    terms: LaneOptions = TERMS,
     plugin: Recorder | None = None,
 ) -> Agent:
     """Return an agent over `store`, with the store's folder as its home."""

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermes.db.engine import Tx
-from hermes.store.held_lease import Lane, LaneDoor, LaneTerms
+from hermes.store.held_lease import Lane, LaneDoor, LaneOptions
 from hermes.store.store import Store
 
 
 @asynccontextmanager
-async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneTerms) -> AsyncIterator[Lane]:
+async def hold_lane(store: Store, session_id: str, owner: str, terms: LaneOptions) -> AsyncIterator[Lane]:
     """Hold the lane of a session. Waits for its holder; raises SessionBusyError after a timeout."""
     async with LaneDoor(store, session_id, owner, terms, _do_nothing) as door:
         async for _ in door.wait(asyncio.Event()):

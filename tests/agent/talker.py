@@ -12,7 +12,7 @@ from hermes.agent.turn import run_turn
 from hermes.cli.chat import event_line
 from hermes.clock import SystemClock
 from hermes.llm.events import Completed, Reply, TextPiece
-from hermes.store.held_lease import LaneTerms
+from hermes.store.held_lease import LaneOptions
 from hermes.store.store import Store
 from tests.agent.agents import make_agent
 from tests.llm.scripted import ScriptedModel
@@ -23,7 +23,7 @@ async def talk(path: Path, session_id: str, ttl: float) -> None:
     go = asyncio.Event()
     model = ScriptedModel([[TextPiece("half"), go, TextPiece(" whole"), Completed(Reply(text="half whole"))]])
     async with await Store.open(path, clock=SystemClock(), lock_timeout=30.0) as store:
-        agent = make_agent(store, session_id, model, terms=LaneTerms(ttl=ttl, poll=0.02, timeout=30.0))
+        agent = make_agent(store, session_id, model, terms=LaneOptions(ttl=ttl, poll=0.02, timeout=30.0))
         async with aclosing(run_turn(agent, "from the talker", asyncio.Event())) as events:
             async for event in events:
                 sys.stdout.write(event_line(event) + "\n")

@@ -17,7 +17,7 @@ from hermes.db.engine import Tx
 from hermes.errors import SessionBusyError
 from hermes.events import Failed, Replied
 from hermes.llm.events import Reply
-from hermes.store.held_lease import LaneTerms
+from hermes.store.held_lease import LaneOptions
 from hermes.store.ids import SESSIONS
 from hermes.store.store import Store
 from hermes.types import Json
@@ -27,7 +27,7 @@ from tests.db.processes import await_end, hear, say, start, stop_between_writes
 from tests.llm.scripted import ScriptedModel
 from tests.scale import scale
 
-PATIENT = LaneTerms(ttl=30.0, poll=0.1, timeout=100.0)
+PATIENT = LaneOptions(ttl=30.0, poll=0.1, timeout=100.0)
 
 
 class RememberingClock(SystemClock):
@@ -90,7 +90,7 @@ async def test_many_turns_at_once_in_one_session_do_not_interleave(store: Store,
 
 
 async def test_a_lane_that_could_not_be_released_is_free_for_the_same_process(store: Store, session: str) -> None:
-    impatient = LaneTerms(ttl=30.0, poll=0.01, timeout=0.05)
+    impatient = LaneOptions(ttl=30.0, poll=0.01, timeout=0.05)
     async with await Store.open(store.db.path, clock=SystemClock(), lock_timeout=0.05) as hasty:
         with closing(sqlite3.connect(store.db.path, isolation_level=None)) as blocker:
             async with hold_lane(hasty, session, "ours", impatient):
@@ -106,7 +106,7 @@ async def test_a_lane_that_could_not_be_released_is_free_for_the_same_process(st
 async def test_a_session_that_stays_busy_is_reported_after_the_timeout_and_stores_nothing(
     store: Store, session: str
 ) -> None:
-    impatient = LaneTerms(ttl=30.0, poll=0.01, timeout=0.05)
+    impatient = LaneOptions(ttl=30.0, poll=0.01, timeout=0.05)
     async with hold_lane(store, session, "someone:else", PATIENT):
         [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "hello")
         assert isinstance(last, Failed)
@@ -177,7 +177,7 @@ async def test_turn_longer_than_the_lease_keeps_its_lane(store: Store, session: 
     process = start("tests.agent.talker", store.db.path, session, 2.0)
     hear_half(process)
     await until_held_on(store, session, 2.0)
-    impatient = LaneTerms(ttl=30.0, poll=0.05, timeout=0.1)
+    impatient = LaneOptions(ttl=30.0, poll=0.05, timeout=0.1)
     [last] = await take_turn(make_agent(store, session, ScriptedModel([]), terms=impatient), "let me in")
     assert isinstance(last, Failed)
     assert last.kind == "busy"

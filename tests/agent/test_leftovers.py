@@ -17,7 +17,7 @@ from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.memory.notes import Notes
 from hermes.scope import Guest
-from hermes.slash.here import Say
+from hermes.slash.context import Say
 from hermes.store.store import Store
 from tests.agent.agents import lending, make_agent, take_turn
 from tests.agent.seam import calls, open_seam, requests, say

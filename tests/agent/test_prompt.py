@@ -17,7 +17,7 @@ from tests.memory.providers import BLOCK, Recorder, Troubled, raise_error
 
 parts = st.builds(
     PromptParts,
-    soul=st.text(max_size=20),
+    persona=st.text(max_size=20),
     scope=st.sampled_from([Owner(), Guest("telegram", "222")]),
     notes=st.builds(
         NotesRead,
@@ -34,11 +34,11 @@ parts = st.builds(
 def test_a_prompt_holds_what_there_is_and_no_trace_of_what_is_not(given: PromptParts) -> None:
     prompt = build_system_prompt(given)
     assert prompt == build_system_prompt(given)
-    assert (IDENTITY in prompt) == (not given.soul.strip())
+    assert (IDENTITY in prompt) == (not given.persona.strip())
     assert (NOTES_GUIDE in prompt) == given.has_memory_tool
     assert ("## What you noted about the person (last changed " in prompt) == bool(given.notes.texts["user"].strip())
     assert ("## What you noted about the work" in prompt) == bool(given.notes.texts["memory"].strip())
-    for text in (given.soul, given.provider_block):
+    for text in (given.persona, given.provider_block):
         assert text.strip() in prompt
     for text in given.notes.texts.values():
         assert fence(text) in prompt, "a note is data"

@@ -34,7 +34,7 @@ from hermes.memory.provider import (
     ToolUse,
 )
 from hermes.memory.values import Wording
-from hermes.store.held_lease import LaneTerms
+from hermes.store.held_lease import LaneOptions
 from hermes.store.told import told_among
 from hermes.store.turns import NoRecord
 from tests.agent.agents import spoken
@@ -381,10 +381,10 @@ async def test_a_running_review_notes_nothing_of_undone_messages(tmp_path: Path)
 
 @pytest.mark.contract("10.25")
 async def test_undo_waits_for_a_turn_in_another_process_and_can_be_stopped(tmp_path: Path) -> None:
-    async with open_seam(tmp_path, [Reply("one")], policy=Policy(review_every=0, lane=LaneTerms(poll=0.01))) as agent:
+    async with open_seam(tmp_path, [Reply("one")], policy=Policy(review_every=0, lane=LaneOptions(poll=0.01))) as agent:
         await say(agent, "stamps")
         stop = asyncio.Event()
-        async with hold_lane(agent.store, agent.session_id, "another", LaneTerms()):
+        async with hold_lane(agent.store, agent.session_id, "another", LaneOptions()):
             waiting = asyncio.create_task(undo(agent, 1, "c", stop))
             stop.set()
             assert await waiting == UNCHANGED

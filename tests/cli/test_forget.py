@@ -13,7 +13,7 @@ from hermes.db.lanes import release_lane
 from hermes.db.leases import new_owner
 from hermes.db.queue import claim
 from hermes.db.queue_items import stats
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.store.store import Store
 from hermes.types import Draft, Session
@@ -41,9 +41,13 @@ def leave_entries(store: Store, tx: Tx) -> None:
     store.sessions.create(tx, Session("one", "cli", now))
     (reply,) = store.messages.append(tx, "one", [Draft("assistant", "Plums it is.")], now=now)
     outbox = Outbox("honcho")
-    spot = Spot("one", Conversation("one", "cli", "everything", owner), Address("lane", {"session": "one"}))
-    outbox.take_in(tx, spot, [(reply, owner)], now=now)
-    outbox.put(tx, spot, "own", "k", "", {"act": "conclude", "content": "Likes figs.", "about": "user"}, owner, now=now)
+    destination = Destination(
+        "one", Conversation("one", "cli", "everything", owner), Address("lane", {"session": "one"})
+    )
+    outbox.take_in(tx, destination, [(reply, owner)], now=now)
+    outbox.put(
+        tx, destination, "own", "k", "", {"act": "conclude", "content": "Likes figs.", "about": "user"}, owner, now=now
+    )
     outbox.forget(tx, "one", now=now)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation, find_live
 from hermes.clock import SystemClock
-from hermes.slash.here import Say
+from hermes.slash.context import Say
 from tests.gateway.core import load_app
 from tests.gateway.processes import rows
 from tests.memory.spy import install_spy

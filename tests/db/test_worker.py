@@ -31,7 +31,7 @@ from hermes.db.queue import (
     Retry,
 )
 from hermes.db.queue_items import Isolation
-from hermes.db.worker import QueueWorker, Work, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerOptions
 from hermes.errors import StaleError, StoreBusyError
 from tests.db.files import make_file, transaction
 from tests.db.hand_clock import HandClock
@@ -122,7 +122,7 @@ class Bench:
             name,
             work,
             owner=owner or new_owner(),
-            terms=WorkerTerms(batch=batch, at_once=at_once),
+            terms=WorkerOptions(batch=batch, at_once=at_once),
             chance=lambda: 0.0,
             wake=asyncio.Event(),
             isolation=isolation,

@@ -15,11 +15,11 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.platforms import slack
-from hermes.gateway.platforms.discord import Discord, DiscordTerms
-from hermes.gateway.platforms.slack import Slack, SlackTerms
+from hermes.gateway.platforms.discord import Discord, DiscordOptions
+from hermes.gateway.platforms.slack import Slack, SlackOptions
 from tests.gateway import discord_server, slack_server
 from tests.gateway.chat_platforms import ChatPlatform, PlatformName, running
-from tests.gateway.desk import Desk, until
+from tests.gateway.intake import RecordingIntake, until
 from tests.scale import scale
 
 HANDLES = Path("/proc/self/fd")
@@ -31,7 +31,7 @@ TEXT = "stamps from Malta and from Gozo " * 20
 
 
 @dataclass
-class _CountingDesk(Desk):
+class _CountingDesk(RecordingIntake):
     """An intake that counts messages and keeps none."""
 
     last: Inbound | None = None
@@ -56,13 +56,13 @@ async def test_memory_and_handles_are_flat_over_many_messages(
     monkeypatch.setattr(slack, "PING_SECONDS", 0.2)
     tracemalloc.start()
     with running(name) as platform:
-        bot, desk = _bot_of(platform), _CountingDesk()
-        task = asyncio.create_task(bot.run(desk))
+        bot, intake = _bot_of(platform), _CountingDesk()
+        task = asyncio.create_task(bot.run(intake))
         try:
-            await until(lambda: desk.reports and desk.reports[-1][0] == "ok")
-            await _talk(platform, bot, desk, MESSAGES)
+            await until(lambda: intake.reports and intake.reports[-1][0] == "ok")
+            await _talk(platform, bot, intake, MESSAGES)
             before_bytes, before_handles = _used(platform)
-            await _talk(platform, bot, desk, MESSAGES)
+            await _talk(platform, bot, intake, MESSAGES)
             after_bytes, after_handles = _used(platform)
         finally:
             tracemalloc.stop()
@@ -76,21 +76,21 @@ async def test_memory_and_handles_are_flat_over_many_messages(
 def _bot_of(platform: ChatPlatform) -> Platform:
     server = platform.server
     if isinstance(server, discord_server.DiscordServer):
-        return Discord(DiscordTerms(discord_server.TOKEN, server.base_url), SystemClock())
-    return Slack(SlackTerms(slack_server.BOT_TOKEN, slack_server.APP_TOKEN, server.base_url), SystemClock())
+        return Discord(DiscordOptions(discord_server.TOKEN, server.base_url), SystemClock())
+    return Slack(SlackOptions(slack_server.BOT_TOKEN, slack_server.APP_TOKEN, server.base_url), SystemClock())
 
 
-async def _talk(platform: ChatPlatform, bot: Platform, desk: _CountingDesk, count: int) -> None:
+async def _talk(platform: ChatPlatform, bot: Platform, intake: _CountingDesk, count: int) -> None:
     """Send messages, each of which is answered; the connection is cut in the middle."""
     for number in range(count):
-        seen = desk.seen
+        seen = intake.seen
         if number == count // 2:
             platform.server.cut()
         say: Callable[[int, str], None] = platform.say_in_hall if number % 3 == 0 else platform.say
         say(number % 2, f"{number} {TEXT}")
-        await until(lambda seen=seen: desk.seen > seen)  # type: ignore[misc]
-        assert desk.last is not None
-        await _answer(bot, desk.last.chat)
+        await until(lambda seen=seen: intake.seen > seen)  # type: ignore[misc]
+        assert intake.last is not None
+        await _answer(bot, intake.last.chat)
 
 
 async def _answer(bot: Platform, chat: Chat) -> None:

@@ -12,7 +12,7 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
 from hermes.events import MemoryUpdated, TurnEvent
 from hermes.scope import OWNER as OWNERS
-from hermes.slash.here import Say
+from hermes.slash.context import Say
 from hermes.store.people import mark
 from hermes.store.reviews import keep_remarks
 from tests.gateway.bot_api import BotApi

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.desk import TerminalDesk
+from hermes.cli.plugin_console import TerminalConsole
 from hermes.clock import SystemClock
 from hermes.gateway.platforms import SWITCHES
 from hermes.hosting import OPENERS, open_platforms
@@ -29,7 +29,7 @@ async def test_enabled_platform_is_opened_under_its_name(tmp_path: Path, name: s
         app = load_app(tmp_path / "home", SystemClock(), slack__app_token="xapp-token", **switch)
         [opened] = open_platforms(app, core.store, core.model, core.gateway)
         assert opened.name == name
-        assert TerminalDesk(app).platforms == [name]
+        assert TerminalConsole(app).platforms == [name]
         await opened.close()
 
 

@@ -14,10 +14,10 @@ from hermes.clock import SystemClock
 from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, SendLater, SendNever
 from hermes.gateway.platforms import slack as adapter
-from hermes.gateway.platforms.slack import Slack, SlackTerms
+from hermes.gateway.platforms.slack import Slack, SlackOptions
 from hermes.gateway.platforms.slack_messages import to_mrkdwn, to_plain
 from hermes.types import Json
-from tests.gateway.desk import Desk, until
+from tests.gateway.intake import RecordingIntake, until
 from tests.gateway.slack_server import APP_TOKEN, BOT_ID, BOT_TOKEN, BOT_USER, Channel, SlackServer
 
 pytestmark = pytest.mark.timeout(120)
@@ -31,12 +31,12 @@ def server() -> Iterator[SlackServer]:
 
 
 @asynccontextmanager
-async def listening(server: SlackServer, desk: Desk, **terms: Any) -> AsyncIterator[Slack]:
-    bot = Slack(SlackTerms(BOT_TOKEN, APP_TOKEN, server.base_url, **terms), SystemClock())
+async def listening(server: SlackServer, intake: RecordingIntake, **terms: Any) -> AsyncIterator[Slack]:
+    bot = Slack(SlackOptions(BOT_TOKEN, APP_TOKEN, server.base_url, **terms), SystemClock())
     before = server.connections
-    task = asyncio.create_task(bot.run(desk))
+    task = asyncio.create_task(bot.run(intake))
     try:
-        await until(lambda: server.connections > before and bot._waiting.empty() and desk.positions_read)
+        await until(lambda: server.connections > before and bot._waiting.empty() and intake.positions_read)
         yield bot
     finally:
         task.cancel()
@@ -49,33 +49,33 @@ def chat(where: Channel, thread: str | None = None) -> Chat:
 
 
 async def test_direct_message_is_accepted_with_its_author_and_acknowledged(server: SlackServer) -> None:
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         ts = server.say(ann.dm, "hello &amp; welcome", ann)
         await until(lambda: server.acknowledged)
-    assert desk.taken == [Inbound(chat(ann.dm), f"{ann.dm.id}.{ts}", "hello & welcome", ann.id, "Ann")]
+    assert intake.taken == [Inbound(chat(ann.dm), f"{ann.dm.id}.{ts}", "hello & welcome", ann.id, "Ann")]
 
 
 async def test_only_messages_to_the_bot_are_accepted_in_a_channel(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
-    async with listening(server, desk) as bot:
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
+    async with listening(server, intake) as bot:
         server.say(hall, "among us", ann)
         first = server.say(hall, f"{ME} to you", ann)
         server.say(hall, f"in its thread, {ME}", ann, thread_ts=first)
         mine = await bot.send(chat(hall), "an answer")
         server.say(hall, "a reply to it", ann, thread_ts=mine, parent_user_id=BOT_USER)
-        await until(lambda: len(desk.taken) == 3)
-    assert set(desk.texts) == {"to you", "in its thread", "a reply to it"}
-    assert {(one.text, one.chat.thread_id) for one in desk.taken} >= {("to you", None), ("in its thread", first)}
+        await until(lambda: len(intake.taken) == 3)
+    assert set(intake.texts) == {"to you", "in its thread", "a reply to it"}
+    assert {(one.text, one.chat.thread_id) for one in intake.taken} >= {("to you", None), ("in its thread", first)}
 
 
 async def test_mention_in_two_events_is_one_message(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
-    async with listening(server, desk):
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
+    async with listening(server, intake):
         ts = server.say(hall, f"{ME} hello", ann)
         server.emit({"type": "app_mention", "user": ann.id, "text": f"{ME} hello", "ts": ts, "channel": hall.id})
         await until(lambda: len(server.acknowledged) == 2)
-    assert desk.texts == ["hello"]
+    assert intake.texts == ["hello"]
 
 
 @pytest.mark.parametrize(
@@ -90,28 +90,28 @@ async def test_mention_in_two_events_is_one_message(server: SlackServer) -> None
     ],
 )  # fmt: skip
 async def test_messages_are_read_as_text(server: SlackServer, text: str, more: dict[str, Json], heard: str) -> None:
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         server.say(ann.dm, text, ann, **more)
-        await until(lambda: desk.taken)
-    assert desk.texts == [heard]
+        await until(lambda: intake.taken)
+    assert intake.texts == [heard]
 
 
 async def test_messages_of_bots_and_the_system_are_ignored(server: SlackServer) -> None:
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         server.say(ann.dm, "beep", ann, bot_id="B2")
         server.say(ann.dm, "mine", ann, bot_id=BOT_ID, user=BOT_USER)
         server.say(ann.dm, "joined", ann, subtype="channel_join")
         server.say(ann.dm, "a person", ann)
         await until(lambda: len(server.acknowledged) == 4)
-    assert desk.texts == ["a person"]
+    assert intake.texts == ["a person"]
 
 
 async def test_unusual_events_do_not_block_later_ones(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
     long = "é" * 40_000
-    async with listening(server, desk):
+    async with listening(server, intake):
         first = server.say(hall, f"{ME} a topic", ann)
         server.say(hall, f"{ME} to all", ann, thread_ts=first, subtype="thread_broadcast")
         for subtype in ("tombstone", "channel_join", "message_deleted", "message_replied", "bot_add", "huddle_thread"):
@@ -127,28 +127,28 @@ async def test_unusual_events_do_not_block_later_ones(server: SlackServer) -> No
             {"type": "message", "channel": "G1", "channel_type": "mpim", "user": ann.id, "text": "x", "ts": "3"}
         )
         server.say(ann.dm, "the last", ann)
-        await until(lambda: len(desk.texts) >= 5)
+        await until(lambda: len(intake.texts) >= 5)
     in_hall = ["a topic", "to all"]
-    assert [text for text in desk.texts if text in in_hall] == in_hall
-    private = [text for text in desk.texts if text not in in_hall]  # chats do not wait for each other
+    assert [text for text in intake.texts if text in in_hall] == in_hall
+    private = [text for text in intake.texts if text not in in_hall]  # chats do not wait for each other
     assert private == ["[files “F1”, “F2”, which cannot be opened here]", long, "the last"]
 
 
 async def test_edit_by_a_person_is_a_separate_message(server: SlackServer) -> None:
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         ts = server.say(ann.dm, "helo", ann)
         server.edit(ann.dm, ts, "hello")
         server.edit(ann.dm, ts, "hello")
         await until(lambda: len(server.acknowledged) == 3)
-    assert desk.texts == ["helo", "(edited) hello"]
+    assert intake.texts == ["helo", "(edited) hello"]
 
 
 @pytest.mark.contract("10.2", "10.55")
 async def test_missed_messages_are_read_once_and_in_order(server: SlackServer) -> None:
-    ann, bob, hall, desk = server.person("Ann"), server.person("Bob"), server.channel(), Desk()
+    ann, bob, hall, intake = server.person("Ann"), server.person("Bob"), server.channel(), RecordingIntake()
     server.say(hall, f"{ME} long ago", bob)
-    async with listening(server, desk):
+    async with listening(server, intake):
         first = server.say(hall, f"{ME} first", bob)
         server.say(hall, f"{ME} in a thread", bob, thread_ts=first)
         server.say(ann.dm, "one", ann)
@@ -158,20 +158,20 @@ async def test_missed_messages_are_read_once_and_in_order(server: SlackServer) -
     server.say(hall, "not for you", bob)
     server.say(hall, f"{ME} second", bob)
     server.say(hall, f"{ME} on with the thread", bob, thread_ts=first)
-    async with listening(server, desk):
+    async with listening(server, intake):
         server.say(ann.dm, "live", ann)
-        await until(lambda: len(desk.taken) == 126)
-    assert [one.text for one in desk.taken if one.author_id == ann.id] == [
+        await until(lambda: len(intake.taken) == 126)
+    assert [one.text for one in intake.taken if one.author_id == ann.id] == [
         "one", *(f"later {number}" for number in range(120)), "live",
     ]  # fmt: skip
-    said = [(one.text, one.chat.thread_id) for one in desk.taken if one.author_id == bob.id]
+    said = [(one.text, one.chat.thread_id) for one in intake.taken if one.author_id == bob.id]
     assert [one for one in said if one[1] is None] == [("first", None), ("second", None)]
     assert [one for one in said if one[1]] == [("in a thread", first), ("on with the thread", first)]
 
 
 async def test_first_messages_of_a_new_channel_keep_their_order(server: SlackServer) -> None:
     """The first is said before the channels are listed, the second while messages that were missed are read."""
-    ann, desk = server.person("Ann"), Desk()
+    ann, intake = server.person("Ann"), RecordingIntake()
     said: list[str] = []
 
     def say_in_server(method: str) -> None:
@@ -183,27 +183,27 @@ async def test_first_messages_of_a_new_channel_keep_their_order(server: SlackSer
 
     emitted: list[asyncio.Future[None]] = []
     server.on_call = say_in_server
-    async with listening(server, desk):
-        await until(lambda: "one" in said and desk.positions)
+    async with listening(server, intake):
+        await until(lambda: "one" in said and intake.positions)
         if "two" not in said:
             server.say(ann.dm, "two", ann)
-        await until(lambda: len(desk.taken) == 2)
-    assert desk.texts == ["one", "two"]
-    assert float(desk.positions[ann.dm.id]) > 0
+        await until(lambda: len(intake.taken) == 2)
+    assert intake.texts == ["one", "two"]
+    assert float(intake.positions[ann.dm.id]) > 0
 
 
 async def test_thread_that_began_while_stopped_is_read(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
-    async with listening(server, desk):
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
+    async with listening(server, intake):
         server.say(hall, f"{ME} one", ann)
-        await until(lambda: desk.taken)
+        await until(lambda: intake.taken)
     first = server.say(hall, "a topic", ann)
     server.say(hall, f"{ME} in its thread", ann, thread_ts=first)
     server.say(hall, "among us", ann, thread_ts=first)
-    async with listening(server, desk):
-        await until(lambda: len(desk.taken) == 2)
-    assert desk.taken[1].text == "in its thread"
-    assert desk.taken[1].chat == chat(hall, first)
+    async with listening(server, intake):
+        await until(lambda: len(intake.taken) == 2)
+    assert intake.taken[1].text == "in its thread"
+    assert intake.taken[1].chat == chat(hall, first)
 
 
 @pytest.mark.contract("10.55")
@@ -211,11 +211,11 @@ async def test_missed_messages_are_read_despite_rate_limits_and_closed_channels(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
-    hall, ann, desk = server.channel(), server.person("Ann"), Desk()
-    async with listening(server, desk):
+    hall, ann, intake = server.channel(), server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         server.say(ann.dm, "one", ann)
         server.say(hall, f"{ME} hello", ann)
-        await until(lambda: len(desk.taken) == 2)
+        await until(lambda: len(intake.taken) == 2)
     for number in range(120):
         server.say(ann.dm, f"later {number}", ann)
     pages = [0]
@@ -227,9 +227,9 @@ async def test_missed_messages_are_read_despite_rate_limits_and_closed_channels(
 
     server.on_call = limit
     server.refuse("conversations.history", "team_access_not_granted")
-    async with listening(server, desk):
-        await until(lambda: len(desk.taken) == 122)
-    assert desk.texts[2:] == [f"later {number}" for number in range(120)]
+    async with listening(server, intake):
+        await until(lambda: len(intake.taken) == 122)
+    assert intake.texts[2:] == [f"later {number}" for number in range(120)]
     assert pages[0] < 12, "no page is read twice"
 
 
@@ -238,66 +238,66 @@ async def test_event_is_acknowledged_only_after_it_is_stored(
     server: SlackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "MIN_RETRY_SECONDS", 0.01)
-    ann, desk = server.person("Ann"), Desk(busy=2)
+    ann, intake = server.person("Ann"), RecordingIntake(busy=2)
     acknowledged_when_refused: list[int] = []
-    receive = desk.receive
+    receive = intake.receive
 
     async def watched(message: Inbound) -> None:
         acknowledged_when_refused.append(len(server.acknowledged))
         await receive(message)
 
-    desk.receive = watched  # type: ignore[method-assign]
-    async with listening(server, desk):
+    intake.receive = watched  # type: ignore[method-assign]
+    async with listening(server, intake):
         server.say(ann.dm, "one", ann)
         server.redeliver()
         await until(lambda: len(server.acknowledged) == 2)
     assert acknowledged_when_refused[:3] == [0, 0, 0]
-    assert desk.texts == ["one"]
+    assert intake.texts == ["one"]
 
 
 async def test_renewed_and_cut_connections_are_reopened(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapter, "PING_SECONDS", 0.2)
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         server.say(ann.dm, "one", ann)
-        await until(lambda: desk.taken)
+        await until(lambda: intake.taken)
         server.ask_to_reconnect()
         await until(lambda: server.connections == 2 and server.is_connected())
         server.say(ann.dm, "two", ann)
-        await until(lambda: len(desk.taken) == 2)
+        await until(lambda: len(intake.taken) == 2)
         server.cut()
         server.say(ann.dm, "three", ann)
-        await until(lambda: len(desk.taken) == 3)
+        await until(lambda: len(intake.taken) == 3)
         server.answers_pings = False
         await until(lambda: server.connections >= 4)
         server.answers_pings = True
         server.say(ann.dm, "four", ann)
-        await until(lambda: len(desk.taken) == 4)
-    assert desk.texts == ["one", "two", "three", "four"]
+        await until(lambda: len(intake.taken) == 4)
+    assert intake.texts == ["one", "two", "three", "four"]
 
 
 async def test_expired_address_is_requested_again(server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("PING_SECONDS", 0.1), ("WATCH_SECONDS", 0.1), ("LONG_LOSS_SECONDS", 0.5)):
         monkeypatch.setattr(adapter, name, seconds)
-    ann, desk = server.person("Ann"), Desk()
-    async with listening(server, desk):
+    ann, intake = server.person("Ann"), RecordingIntake()
+    async with listening(server, intake):
         server.say(ann.dm, "one", ann)
-        await until(lambda: desk.taken)
+        await until(lambda: intake.taken)
         server.accepts_address = False
         asked = server.calls.count(("POST", "apps.connections.open"))
         server.cut()
         await until(lambda: server.calls.count(("POST", "apps.connections.open")) > asked)
         server.accepts_address = True
         server.say(ann.dm, "two", ann)
-        await until(lambda: len(desk.taken) == 2)
-    assert desk.texts == ["one", "two"]
+        await until(lambda: len(intake.taken) == 2)
+    assert intake.texts == ["one", "two"]
 
 
 @pytest.mark.contract("2.5")
 async def test_message_is_found_again_by_its_key(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
     first = server.say(hall, "a topic", ann)
-    async with listening(server, desk) as bot:
+    async with listening(server, intake) as bot:
         since = SystemClock().now()
         for where in (chat(ann.dm), chat(hall), chat(hall, first)):
             await bot.send(where, "hello", "reply:5:0")
@@ -313,9 +313,9 @@ async def test_message_is_found_again_by_its_key(server: SlackServer) -> None:
 
 
 async def test_reply_goes_to_its_thread_and_is_streamed_by_edits(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
     first = server.say(hall, "a thread", ann)
-    async with listening(server, desk) as bot:
+    async with listening(server, intake) as bot:
         ts = await bot.send(chat(hall, first), "**hel**")
         await bot.edit(chat(hall, first), ts, "**hello**")
         assert server.texts(hall, first) == ["*hello*"]
@@ -325,8 +325,8 @@ async def test_reply_goes_to_its_thread_and_is_streamed_by_edits(server: SlackSe
 
 
 async def test_send_errors_are_classified(server: SlackServer) -> None:
-    ann, hall, desk = server.person("Ann"), server.channel(), Desk()
-    async with listening(server, desk) as bot:
+    ann, hall, intake = server.person("Ann"), server.channel(), RecordingIntake()
+    async with listening(server, intake) as bot:
         server.remove(hall)
         with pytest.raises(SendNever, match="channel_not_found"):
             await bot.send(chat(hall), "hello")
@@ -350,15 +350,15 @@ async def test_send_errors_are_classified(server: SlackServer) -> None:
 async def test_wrong_token_is_reported_and_retried(
     server: SlackServer, bot_token: str, app_token: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk()
-    bot = Slack(SlackTerms(bot_token, app_token, server.base_url), SystemClock())
+    intake = RecordingIntake()
+    bot = Slack(SlackOptions(bot_token, app_token, server.base_url), SystemClock())
     with caplog.at_level(logging.DEBUG):
-        task = asyncio.create_task(bot.run(desk))
-        await until(lambda: desk.reports)
+        task = asyncio.create_task(bot.run(intake))
+        await until(lambda: intake.reports)
         task.cancel()
         await asyncio.wait({task})
         await bot.close()
-    [(state, detail)] = desk.reports
+    [(state, detail)] = intake.reports
     assert state == "failing"
     assert "slack.app_token" in detail
     assert bot_token not in caplog.text + detail
@@ -367,7 +367,7 @@ async def test_wrong_token_is_reported_and_retried(
 
 def test_app_token_is_required() -> None:
     with pytest.raises(SettingsError, match=r"slack\.app_token"):
-        Slack(SlackTerms(BOT_TOKEN, "", "http://127.0.0.1:9"), SystemClock())
+        Slack(SlackOptions(BOT_TOKEN, "", "http://127.0.0.1:9"), SystemClock())
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from telegram.error import BadRequest, NetworkError, TelegramError, TimedOut
 from hermes.clock import SystemClock
 from hermes.errors import SettingsError
 from hermes.gateway.platform import Chat, Inbound, MessageGone, Moved, SendLater, SendNever
-from hermes.gateway.platforms.telegram import Telegram, TelegramTerms
+from hermes.gateway.platforms.telegram import Telegram, TelegramOptions
 from hermes.gateway.platforms.telegram_updates import describe
 from hermes.types import Json
 from tests.gateway.bot_api import BOT_ID, TOKEN, USERNAME, BotApi, Person, Place
-from tests.gateway.desk import Desk
+from tests.gateway.intake import RecordingIntake
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def api() -> Iterator[BotApi]:
 
 @pytest_asyncio.fixture
 async def bot(api: BotApi) -> AsyncIterator[Telegram]:
-    made = Telegram(TelegramTerms(TOKEN, api.base_url), SystemClock())
+    made = Telegram(TelegramOptions(TOKEN, api.base_url), SystemClock())
     yield made
     await made.close()
 
 
 @asynccontextmanager
-async def polling(bot: Telegram, desk: Desk) -> AsyncIterator[None]:
-    task = asyncio.create_task(bot.run(desk))
+async def polling(bot: Telegram, intake: RecordingIntake) -> AsyncIterator[None]:
+    task = asyncio.create_task(bot.run(intake))
     try:
         yield
     finally:
@@ -44,12 +44,12 @@ async def polling(bot: Telegram, desk: Desk) -> AsyncIterator[None]:
         await asyncio.wait({task})
 
 
-async def hear(api: BotApi, bot: Telegram, *, updates: int, desk: Desk | None = None) -> list[Inbound]:
+async def hear(api: BotApi, bot: Telegram, *, updates: int, intake: RecordingIntake | None = None) -> list[Inbound]:
     """Poll until `updates` updates are confirmed; return the accepted messages."""
-    desk = desk or Desk()
-    async with polling(bot, desk):
+    intake = intake or RecordingIntake()
+    async with polling(bot, intake):
         await asyncio.to_thread(api.until, lambda: len(api.confirmed) >= updates)
-    return desk.taken
+    return intake.taken
 
 
 def chat(place: Place) -> Chat:
@@ -138,7 +138,7 @@ def _chatted(more: dict[str, Json]) -> dict[str, Json]:
 async def test_all_messages_of_a_group_are_accepted_without_mentions_only(api: BotApi) -> None:
     ann = api.person("Ann")
     api.say(api.group("Garden"), "hi all", ann)
-    bot = Telegram(TelegramTerms(TOKEN, api.base_url, mentions_only=False), SystemClock())
+    bot = Telegram(TelegramOptions(TOKEN, api.base_url, mentions_only=False), SystemClock())
     taken = await hear(api, bot, updates=1)
     await bot.close()
     assert [message.text for message in taken] == ["hi all"]
@@ -204,34 +204,34 @@ async def test_message_of_an_anonymous_admin_is_the_groups(api: BotApi, bot: Tel
 
 @pytest.mark.contract("2.1")
 async def test_only_stored_updates_are_confirmed(api: BotApi, bot: Telegram) -> None:
-    ann, desk = api.person("Ann"), Desk(busy=1)
+    ann, intake = api.person("Ann"), RecordingIntake(busy=1)
     seen: list[tuple[str, int]] = []
-    api.on_call = lambda call: seen.append((call.given.get("offset", ""), len(desk.taken)))
+    api.on_call = lambda call: seen.append((call.given.get("offset", ""), len(intake.taken)))
     first = api.push({"message": api.message(ann.dm, ann, text="one")})
     second = api.push({"message": api.message(ann.dm, ann, text="two")})
-    await hear(api, bot, updates=2, desk=desk)
-    assert [message.text for message in desk.taken] == ["one", "two"]
+    await hear(api, bot, updates=2, intake=intake)
+    assert [message.text for message in intake.taken] == ["one", "two"]
     assert api.confirmed == {first, second}
     assert all(taken == 2 for offset, taken in seen if offset)
-    assert [state for state, _ in desk.reports] == ["ok", "failing", "ok"]
+    assert [state for state, _ in intake.reports] == ["ok", "failing", "ok"]
 
 
 async def test_failure_and_recovery_are_reported_once_each(api: BotApi, bot: Telegram) -> None:
-    desk, ann = Desk(), api.person("Ann")
+    intake, ann = RecordingIntake(), api.person("Ann")
     api.refuse("getMe", 502, "Bad Gateway")
     api.refuse("getUpdates", 409, "Conflict: terminated by other getUpdates request")
     api.lose("getUpdates")
     api.say(ann.dm, "hello", ann)
-    await hear(api, bot, updates=1, desk=desk)
-    assert [message.text for message in desk.taken] == ["hello"]
-    assert [state for state, _ in desk.reports] == ["failing", "ok"]
+    await hear(api, bot, updates=1, intake=intake)
+    assert [message.text for message in intake.taken] == ["hello"]
+    assert [state for state, _ in intake.reports] == ["failing", "ok"]
 
 
 async def test_polling_removes_a_webhook_and_confirms_updates(api: BotApi, bot: Telegram) -> None:
     ann = api.person("Ann")
     api.webhook = {"url": "https://gone.example"}
     api.say(ann.dm, "hello", ann)
-    async with polling(bot, Desk()):
+    async with polling(bot, RecordingIntake()):
         await asyncio.to_thread(api.until, lambda: api.confirmed)
     assert api.webhook == {}
 
@@ -277,14 +277,14 @@ async def test_lost_connection_means_send_later(api: BotApi, bot: Telegram) -> N
 
 
 async def test_sending_follows_a_group_to_its_supergroup(api: BotApi, bot: Telegram) -> None:
-    group, desk = api.small_group("Garden"), Desk()
+    group, intake = api.small_group("Garden"), RecordingIntake()
     wide = api.upgrade(group)
-    async with polling(bot, desk):
+    async with polling(bot, intake):
         await asyncio.to_thread(api.until, lambda: api.called("getupdates"))
         sent = await bot.send(chat(group), "hello")
         await bot.edit(chat(group), sent, "hello all")
     assert api.texts(wide.id) == ["hello all"]
-    assert desk.moves == [Moved(chat(group), chat(wide))]
+    assert intake.moves == [Moved(chat(group), chat(wide))]
 
 
 async def test_preview_of_a_group_is_not_edited_in_its_supergroup(api: BotApi, bot: Telegram) -> None:
@@ -299,13 +299,13 @@ async def test_preview_of_a_group_is_not_edited_in_its_supergroup(api: BotApi, b
 
 
 async def test_both_service_messages_of_a_move_have_the_same_effect(api: BotApi, bot: Telegram) -> None:
-    group, desk = api.small_group("Garden"), Desk()
+    group, intake = api.small_group("Garden"), RecordingIntake()
     wide = api.upgrade(group)
     for update in api.move_updates(group, wide):
         api.push(update)
-    await hear(api, bot, updates=2, desk=desk)
-    assert desk.moves == [Moved(chat(group), chat(wide))] * 2
-    assert desk.taken == []
+    await hear(api, bot, updates=2, intake=intake)
+    assert intake.moves == [Moved(chat(group), chat(wide))] * 2
+    assert intake.taken == []
 
 
 async def test_refused_formatting_does_not_lose_the_text(api: BotApi, bot: Telegram) -> None:
@@ -329,21 +329,21 @@ async def test_edit_without_a_change_succeeds_and_of_a_deleted_message_fails(api
 
 def test_webhook_without_a_secret_is_refused() -> None:
     with pytest.raises(SettingsError, match="webhook_secret"):
-        Telegram(TelegramTerms(TOKEN, "http://x", webhook_url="https://example.org/hook"), SystemClock())
+        Telegram(TelegramOptions(TOKEN, "http://x", webhook_url="https://example.org/hook"), SystemClock())
 
 
 async def test_token_is_in_no_log_line_and_no_report(api: BotApi, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     wrong = f"{TOKEN}-wrong"
-    bot, desk = Telegram(TelegramTerms(wrong, api.base_url), SystemClock()), Desk()
-    async with polling(bot, desk):
-        await asyncio.to_thread(api.until, lambda: desk.reports)
+    bot, intake = Telegram(TelegramOptions(wrong, api.base_url), SystemClock()), RecordingIntake()
+    async with polling(bot, intake):
+        await asyncio.to_thread(api.until, lambda: intake.reports)
     with pytest.raises(SendLater) as refused:
         await bot.send(Chat("telegram", "dm", "1"), "hello")
     await bot.close()
-    shown = f"{caplog.text} {desk.reports} {refused.value!r} {refused.value.__cause__!r}"
+    shown = f"{caplog.text} {intake.reports} {refused.value!r} {refused.value.__cause__!r}"
     assert wrong not in shown
-    assert desk.reports[0][0] == "failing"
+    assert intake.reports[0][0] == "failing"
 
 
 @pytest.mark.parametrize(

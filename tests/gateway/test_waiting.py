@@ -15,7 +15,7 @@ import pytest
 from hermes.db.engine import Tx
 from hermes.events import Failed, Replied, Stopped, Waiting
 from hermes.gateway.platforms.api_door import follow
-from hermes.store.held_lease import UNSAID, WAITING, LaneTerms
+from hermes.store.held_lease import UNSAID, WAITING, LaneOptions
 from hermes.store.store import Store
 from hermes.types import Session
 from tests.agent.lanes import hold_lane
@@ -105,7 +105,7 @@ def test_message_of_a_disconnected_waiting_client_is_answered(empty_home: Path) 
 async def busy(core: Core, session: str) -> AsyncIterator[None]:
     """Hold the lane of a session in another process."""
     async with await Store.open(core.store.db.path, clock=core.store.clock, lock_timeout=5.0) as store:
-        async with hold_lane(store, session, "someone:else", LaneTerms(ttl=3600.0)):  # a busy machine loses none
+        async with hold_lane(store, session, "someone:else", LaneOptions(ttl=3600.0)):  # a busy machine loses none
             yield
 
 

@@ -158,7 +158,7 @@ def obey(request: ModelRequest) -> ScriptedAnswer:
 
 
 @dataclass
-class Desk:
+class PluginConsole:
     """A running gateway of one profile."""
 
     store: Store
@@ -195,7 +195,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(home: Home, env: dict[str, str]) -> AsyncIterator[Desk]:
+async def open_desk(home: Home, env: dict[str, str]) -> AsyncIterator[PluginConsole]:
     """Run the gateway that the profile's config.yaml describes, with chat platforms in memory."""
     app = App(home, env, configure(read_entries(home.config_file), env).checked(), SystemClock())
     async with await app.open_store() as store:
@@ -207,7 +207,7 @@ async def open_desk(home: Home, env: dict[str, str]) -> AsyncIterator[Desk]:
         try:
             transport = httpx.ASGITransport(served.app())
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as api:
-                yield Desk(store, model, platforms, api)
+                yield PluginConsole(store, model, platforms, api)
         finally:
             stopping.set()
             await running
@@ -219,7 +219,7 @@ class Neighbours:
 
     folder: Path
     workspace: str
-    desks: dict[str, Desk] = field(default_factory=dict)
+    desks: dict[str, PluginConsole] = field(default_factory=dict)
     _running: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property

@@ -16,7 +16,7 @@ from hermes.errors import HomeError, SettingsError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import edit_document, set_entry, set_keys
-from hermes.honcho.server import Machine as Here
+from hermes.honcho.server import Machine as CommandContext
 from hermes.honcho.watch import Watch
 from tests.honcho.configuring import Machine
 
@@ -221,8 +221,8 @@ def test_invalid_file_is_reported_and_never_overwritten(machine: Machine, text: 
     assert path.read_text(encoding="utf-8") == text
 
 
-def here(machine: Machine) -> Here:
-    return Here(Home(machine.home), {"HOME": str(machine.folder), "LOGNAME": "x"})
+def here(machine: Machine) -> CommandContext:
+    return CommandContext(Home(machine.home), {"HOME": str(machine.folder), "LOGNAME": "x"})
 
 
 @pytest.mark.contract("5.3", "P5")

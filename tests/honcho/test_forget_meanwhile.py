@@ -15,7 +15,7 @@ from hermes.db.engine import Tx
 from hermes.db.queue_items import items, stats
 from hermes.memory.backfill import Backfill
 from hermes.memory.caller import Memory
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.scope import OWNER as MINE
 from hermes.store.people import People
@@ -46,8 +46,8 @@ def is_said(store: Store, tx: Tx) -> None:
     if not store.sessions.exists(tx, name):
         store.sessions.create(tx, Session(name, "cli", now))
     (message,) = store.messages.append(tx, name, [Draft("user", SECRET)], now=now)
-    spot = Spot(name, Conversation(name, "cli", "everything", OWNER), Address("lane", {"session": name}))
-    Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
+    destination = Destination(name, Conversation(name, "cli", "everything", OWNER), Address("lane", {"session": name}))
+    Outbox("honcho").said(tx, destination, [(message, OWNER)], now=now)
 
 
 async def recall_and_forget(talk: Talk, hermes: Hermes) -> Memory:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes.db.engine import Tx
 from hermes.db.queue_items import stats
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.values import Address, Conversation, Speaker
 from hermes.store.store import Store
 from hermes.types import Draft, Session
@@ -44,8 +44,10 @@ def _leave_entry(store: Store, tx: Tx) -> None:
     now = store.clock.now()
     store.sessions.create(tx, Session("one", "cli", now))
     (message,) = store.messages.append(tx, "one", [Draft("user", SECRET)], now=now)
-    spot = Spot("one", Conversation("one", "cli", "everything", OWNER), Address("lane", {"session": "one"}))
-    Outbox("honcho").said(tx, spot, [(message, OWNER)], now=now)
+    destination = Destination(
+        "one", Conversation("one", "cli", "everything", OWNER), Address("lane", {"session": "one"})
+    )
+    Outbox("honcho").said(tx, destination, [(message, OWNER)], now=now)
 
 
 def waiting(folder: Path) -> int:

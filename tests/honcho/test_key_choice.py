@@ -12,7 +12,7 @@ import pytest
 from hermes.home import Home
 from hermes.honcho.configuration import CLOUD, LOCAL
 from hermes.honcho.server import NO_KEY, describe_server, find_server, try_server
-from hermes.honcho.server import Machine as Here
+from hermes.honcho.server import Machine as CommandContext
 from tests.honcho.asking import Person
 from tests.honcho.between import Between, Instead
 from tests.honcho.configuring import Machine
@@ -146,7 +146,7 @@ async def test_program_on_a_local_port_never_sees_the_key_of_the_cloud(machine: 
         lane = Lane(writer("", apiKey="hch-of-the-cloud", hosts={"hermes": {"baseUrl": stranger.url}}))
         lane.put("hello")
         await lane.attempt()
-        delivered, here = len(stranger.asked), Here(Home(machine.home), {})
+        delivered, here = len(stranger.asked), CommandContext(Home(machine.home), {})
         machine.env = {"HONCHO_API_KEY": "hch-of-the-cloud"}
         assert describe_server(machine.load().checked(), here) == "it answers"
         try_server(machine.load().checked(), here)

@@ -12,7 +12,7 @@ from hermes.agent.undo import undo
 from hermes.app import App
 from hermes.cli.conversation import TerminalConversation
 from hermes.memory.caller import Memory
-from hermes.slash.here import Beginning, Say
+from hermes.slash.context import Beginning, Say
 
 
 async def killed(self: Memory, lanes: Iterable[str]) -> None:

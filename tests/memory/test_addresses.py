@@ -13,7 +13,7 @@ from hermes.db.engine import Tx
 from hermes.db.lanes import head_time
 from hermes.db.queue import Postponed
 from hermes.db.queue_items import items
-from hermes.memory.outbox import Spot
+from hermes.memory.outbox import Destination
 from hermes.memory.provider import Address, Conversation, EntryKind, Notebook
 from hermes.memory.values import DEFAULT_WANTS
 from hermes.store.memory_rows import find_place
@@ -97,8 +97,8 @@ async def test_a_thousand_places_are_addressed_by_asking_once_for_each(tmp_path:
 
         def record(tx: Tx) -> None:
             for number in range(1000):
-                spot = Spot(f"p{number}", replace(CONVERSATION, session_id=f"p{number}"))
-                provider.outbox.put(tx, spot, "own", str(number), "", number, OWNER, now=1.0)
+                destination = Destination(f"p{number}", replace(CONVERSATION, session_id=f"p{number}"))
+                provider.outbox.put(tx, destination, "own", str(number), "", number, OWNER, now=1.0)
 
         await provider.store.write(record)
         plugin.to = "there"
@@ -146,8 +146,8 @@ async def test_messages_during_a_time_without_wanted_kinds_count_as_unsent(tmp_p
         assert told == (["before", "reply to before"] if known else [])
         plugin.wants = DEFAULT_WANTS
         spoken = [(message, OWNER) for message in untold]
-        spot = Spot("s1", CONVERSATION, Address("s1"))
-        assert await provider.store.write(lambda tx: provider.outbox.take_in(tx, spot, spoken, now=1.0)) == 4
+        destination = Destination("s1", CONVERSATION, Address("s1"))
+        assert await provider.store.write(lambda tx: provider.outbox.take_in(tx, destination, spoken, now=1.0)) == 4
         assert await left(provider) == ["said", "reply"] * 2
 
 
@@ -224,7 +224,7 @@ async def test_a_turn_continues_in_a_deleted_session_and_nothing_of_it_is_kept(t
         await store.write(lambda tx: store.deletions.delete(tx, "s1"))
         await memory.delegated("task", "result")
         await memory.turn_over()
-        await provider.address_place(Spot("s1", CONVERSATION, Address("s1")), Address("s1"))
+        await provider.address_place(Destination("s1", CONVERSATION, Address("s1")), Address("s1"))
         assert await left(provider) == []
         assert await store.read(lambda tx: find_place(tx, "troubled", "s1")) is None
 

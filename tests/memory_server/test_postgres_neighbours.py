@@ -145,7 +145,7 @@ async def test_first_ten_of_a_large_workspace_are_those_of_a_file(both: tuple[Da
     await database.read(
         lambda tx: search_messages(tx, index, SearchArea(1), question(QUESTIONS[0]), None, RESULT_LIMIT)
     )
-    signed = (await database.read(lambda tx: index.outlines.load(tx, 1))).rows.signed
+    signed = (await database.read(lambda tx: index.memory_indexes.load(tx, 1))).rows.signed
     assert signed is not None
     assert 0 < signed.sum() < MESSAGES, "vectors are read as far as they are needed"
     found = await database.read(first_ten(index, SearchArea(1)))

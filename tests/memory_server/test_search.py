@@ -107,7 +107,7 @@ def test_copy_of_a_session_is_found_by_its_words_and_its_meaning(tx: Tx) -> None
     ]
     found = search_messages(tx, new_index(), place, question("zeppelin"), None, 5)
     assert [row.id for row in found] == [5, 4]
-    rows = new_index().outlines.load(tx, 1).rows
+    rows = new_index().memory_indexes.load(tx, 1).rows
     assert rows.ids[rows.sessions == copy.id].tolist() == [4, 5, 5, 5]
     tx.exec_driver_sql("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
     say(tx, "talk", ["After."])

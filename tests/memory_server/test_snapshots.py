@@ -13,8 +13,8 @@ from hermes.memory_server.db.text_index import MessageIds, SearchArea
 from hermes.memory_server.engine import postings
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.deletion import purge_session
+from hermes.memory_server.engine.memory_indexes import Seen
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.words import understand
 from tests.memory_server.floor import draft, new_index, question, search_messages
@@ -41,7 +41,7 @@ def test_pieces_of_a_message_do_not_stand_for_messages_that_are_gone(tx: Tx) -> 
     say(tx, "one", "The end.")
     purge_session(tx, get_session(tx, "w", "gone").id, NOW)
     index = new_index()
-    assert index.outlines.load(tx, 1).rows.ids.tolist() == [1, 1, 1, 2, 5]
+    assert index.memory_indexes.load(tx, 1).rows.ids.tolist() == [1, 1, 1, 2, 5]
     found = search_messages(tx, index, HERE, question("zeppelin"), None, 1)
     assert [row.content for row in found] == ["A zeppelin flew by."]
 
@@ -49,26 +49,26 @@ def test_pieces_of_a_message_do_not_stand_for_messages_that_are_gone(tx: Tx) -> 
 def test_rows_without_gaps_and_pieces_are_known_to_be_dense(tx: Tx) -> None:
     say(tx, "gone", LONG)
     say(tx, "one", "I keep bees.", "I bake bread.")
-    outlines = new_index().outlines
-    assert not outlines.load(tx, 1).rows.is_dense
+    memory_indexes = new_index().memory_indexes
+    assert not memory_indexes.load(tx, 1).rows.is_dense
     purge_session(tx, get_session(tx, "w", "gone").id, NOW)
-    assert outlines.load(tx, 1).rows.is_dense
+    assert memory_indexes.load(tx, 1).rows.is_dense
     say(tx, "one", "I sail.")
-    assert outlines.load(tx, 1).rows.is_dense
+    assert memory_indexes.load(tx, 1).rows.is_dense
     say(tx, "one", LONG)
-    assert not outlines.load(tx, 1).rows.is_dense
+    assert not memory_indexes.load(tx, 1).rows.is_dense
 
 
 def test_search_that_began_earlier_is_not_told_of_rows_it_does_not_have(tx: Tx) -> None:
     say(tx, "one", "I keep bees.", "I bake bread.")
-    outlines = new_index().outlines
+    memory_indexes = new_index().memory_indexes
     asked = understand(tx, 1, question("bees"))
-    earlier = outlines.load(tx, 1)
+    earlier = memory_indexes.load(tx, 1)
     expected = find_candidates(tx, earlier, HERE, asked, None).ids.tolist()
     say(tx, "one", *["More bees."] * 5)
-    assert holders(tx, outlines.load(tx, 1), "bees") == [1, 3, 4, 5, 6, 7]
+    assert holders(tx, memory_indexes.load(tx, 1), "bees") == [1, 3, 4, 5, 6, 7]
     assert find_candidates(tx, earlier, HERE, asked, None).ids.tolist() == expected
-    assert holders(tx, outlines.load(tx, 1), "bees") == [1, 3, 4, 5, 6, 7], "the later search loses nothing"
+    assert holders(tx, memory_indexes.load(tx, 1), "bees") == [1, 3, 4, 5, 6, 7], "the later search loses nothing"
 
 
 def match_two(words: Sequence[str], limit: int | None, between: tuple[int, int] | None) -> MessageIds:
@@ -80,22 +80,22 @@ def test_frequent_word_is_read_again_for_a_search_that_began_earlier(tx: Tx, mon
     for bound in ("MAX_NEWEST_ROWS", "MAX_COMPLETE_ROWS"):
         monkeypatch.setattr(postings, bound, 2)
     say(tx, "one", "Bees.", "Bees again.")
-    outlines = new_index().outlines
-    earlier = outlines.load(tx, 1)
+    memory_indexes = new_index().memory_indexes
+    earlier = memory_indexes.load(tx, 1)
     say(tx, "one", "More bees.", "Even more bees.")
-    assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4], "the newest alone are kept"
+    assert holders(tx, memory_indexes.load(tx, 1), "bees") == [3, 4], "the newest alone are kept"
     read = earlier.postings.read(match_two, earlier.rows, "bees", earlier.newest)
     assert read.among(earlier.rows).tolist() == [0, 1]
-    assert holders(tx, outlines.load(tx, 1), "bees") == [3, 4]
+    assert holders(tx, memory_indexes.load(tx, 1), "bees") == [3, 4]
 
 
 def test_search_begun_before_a_deletion_leaves_nothing_in_the_cache(tx: Tx) -> None:
     say(tx, "gone", "This goes.", "This too.")
     say(tx, "one", "I keep bees.", "I bake bread.", "I sail.")
-    outlines = new_index().outlines
-    earlier = outlines.load(tx, 1)
+    memory_indexes = new_index().memory_indexes
+    earlier = memory_indexes.load(tx, 1)
     purge_session(tx, get_session(tx, "w", "gone").id, NOW)
-    later = outlines.load(tx, 1)
+    later = memory_indexes.load(tx, 1)
     assert holders(tx, earlier, "bees") == [3]
     assert holders(tx, later, "bees") == [3]
 
@@ -103,24 +103,24 @@ def test_search_begun_before_a_deletion_leaves_nothing_in_the_cache(tx: Tx) -> N
 def test_sizes_of_sessions_are_those_of_the_rows_a_search_has(tx: Tx) -> None:
     say(tx, "gone", "This goes.", LONG, "This too.")
     say(tx, "one", "I keep bees.")
-    outlines = new_index().outlines
-    seen = outlines.load(tx, 1)
+    memory_indexes = new_index().memory_indexes
+    seen = memory_indexes.load(tx, 1)
     sessions = seen.rows.sessions[[0, -1]]
     assert seen.sizes(sessions).tolist() == [3, 1]
     say(tx, "gone", "And this.")
     say(tx, "one", "I bake bread.")
-    later = outlines.load(tx, 1)
+    later = memory_indexes.load(tx, 1)
     assert (seen.sizes(sessions).tolist(), later.sizes(sessions).tolist()) == ([3, 1], [4, 2])
     for name in ("gone", "one"):
         purge_session(tx, get_session(tx, "w", name).id, NOW)
-    outlines.load(tx, 1)
+    memory_indexes.load(tx, 1)
     assert seen.sizes(sessions).tolist() == [3, 1]
 
 
 def test_words_that_nobody_uses_are_forgotten_too(tx: Tx, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postings, "MAX_ROWS_KEPT", 1000)
     say(tx, "one", "I keep bees.")
-    seen = new_index().outlines.load(tx, 1)
+    seen = new_index().memory_indexes.load(tx, 1)
     words = [f"nothing{number}" for number in range(100)]
     for word in words:
         assert holders(tx, seen, word) == []

@@ -11,13 +11,13 @@ import pytest
 from hermes.memory_server import tokens
 from hermes.memory_server.engine.messages import MessageDraft, prepare_drafts
 from hermes.memory_server.threads import compute
-from hermes.sqlite.scheduling import Asker, asker
+from hermes.sqlite.scheduling import ScheduledClient, scheduled_client
 from tests.memory_server.floor import EMBEDDER
 
 
 @pytest.mark.contract("9.15")
 async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> None:
-    heavy, light = Asker(), Asker()
+    heavy, light = ScheduledClient(), ScheduledClient()
     heavy.took(10.0)
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
@@ -26,8 +26,8 @@ async def test_who_asks_for_little_is_served_before_those_who_ask_for_much() -> 
         begun.set()
         go_on.wait(200)
 
-    async def ask(who: Asker, name: str) -> None:
-        asker.set(who)
+    async def ask(who: ScheduledClient, name: str) -> None:
+        scheduled_client.set(who)
         await compute(done.append, name)
 
     async with asyncio.timeout(100), asyncio.TaskGroup() as asking:

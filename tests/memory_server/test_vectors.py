@@ -8,11 +8,11 @@ import pytest
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
-from hermes.memory_server.engine import outlines
+from hermes.memory_server.engine import memory_indexes
 from hermes.memory_server.engine.deletion import purge_session
+from hermes.memory_server.engine.memory_index import ARRAYS
+from hermes.memory_server.engine.memory_indexes import MemoryIndexes
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.outline import ARRAYS
-from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.peers import get_peer
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import Matrix, VectorIndex
@@ -80,17 +80,17 @@ def test_what_is_kept_in_memory_is_what_is_read_anew(tx: Tx) -> None:
     for number in range(4):
         say(tx, f"s{number % 2}", "ann", "Do you keep bees?", long, "Yes.")
         say(tx, "gone", "ben", "This goes.", long)
-        index.outlines.load(tx, 1)
+        index.memory_indexes.load(tx, 1)
     purge_session(tx, get_session(tx, "w", "gone").id, NOW)
     say(tx, "s0", "ann", "The end.")
-    kept, anew = index.outlines.load(tx, 1).rows, new_index().outlines.load(tx, 1).rows
+    kept, anew = index.memory_indexes.load(tx, 1).rows, new_index().memory_indexes.load(tx, 1).rows
     for name in ARRAYS:
         assert getattr(kept, name).tolist() == getattr(anew, name).tolist(), name
 
 
 def test_long_message_at_the_edge_of_a_batch_comes_whole(tx: Tx) -> None:
     long = "stone " * 300 + "I keep bees in the garden. " * 30
-    say(tx, "one", "ann", *["Snow fell."] * (outlines.OUTLINE_BATCH_ROWS - 2), long, "The end.")
+    say(tx, "one", "ann", *["Snow fell."] * (memory_indexes.OUTLINE_BATCH_ROWS - 2), long, "The end.")
     assert found(tx, SearchArea(1), "I keep bees in the garden", 1) == [long]
 
 
@@ -108,7 +108,7 @@ def test_word_that_everyone_uses_does_not_hide_the_rare_one(tx: Tx) -> None:
 def test_many_small_workspaces_take_no_more_memory_than_a_large_one(tx: Tx) -> None:
     for number in range(60):
         append_messages(tx, f"w{number}", "talk", [draft("I keep bees.", "ann")] * 20, NOW)
-    kept = Outlines(SHIPPED.dimension, rows_kept=200)
+    kept = MemoryIndexes(SHIPPED.dimension, rows_kept=200)
     for number in range(60):
         assert len(kept.load(tx, workspace_id_of(tx, f"w{number}")).rows) == 20
-    assert sum(len(known.outline.rows()) for known in kept._known.values()) <= 200
+    assert sum(len(known.memory_index.rows()) for known in kept._known.values()) <= 200

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.clock import SystemClock
-from hermes.slash.here import Say
+from hermes.slash.context import Say
 from tests.gateway.core import load_app, message, running_core
 
 

@@ -15,7 +15,7 @@ from hermes.cli.commands import AtTerminal, run_command
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
 from hermes.events import Notice
-from hermes.slash.here import Say
+from hermes.slash.context import Say
 from hermes.slash.table import complete
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core

@@ -10,7 +10,7 @@ import pytest
 from hermes.cli.commands import Answered, run_command
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.slash.here import Here, Say, Surface
+from hermes.slash.context import CommandContext, Say, Surface
 from hermes.slash.table import OFFERED, Command
 from tests.gateway.core import message, running_core
 from tests.gateway.processes import rows
@@ -23,7 +23,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A command `/aloud TEXT` on every surface that says its text in capitals. The list counts its runs."""
     heard: list[str] = []
 
-    async def aloud(_here: Here, text: str) -> Say:
+    async def aloud(_here: CommandContext, text: str) -> Say:
         heard.append(text)
         return Say(text.upper())
 

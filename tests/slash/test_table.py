@@ -12,7 +12,7 @@ import pytest
 from hermes.cli.commands import Answered, AtTerminal, run_command
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS, NOT_COMPRESSED, NOT_RUNNING
-from hermes.slash.here import Surface
+from hermes.slash.context import Surface
 from hermes.slash.table import OFFERED, TABLE, Command, complete, find_command
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says

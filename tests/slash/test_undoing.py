@@ -16,7 +16,7 @@ from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.memory.forgetting import Retraction
-from hermes.slash.here import Again
+from hermes.slash.context import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError
-from hermes.sqlite.scheduling import Asker, asker
+from hermes.sqlite.scheduling import ScheduledClient, scheduled_client
 from tests.sqlite.databases import OPEN, Database, Tx, run
 
 Open = Callable[[Path, float], Database]
@@ -105,11 +105,11 @@ async def test_writes_of_heavy_clients_come_after_all_others_one_by_one(db: Data
 
     gate = Gate(db)
     await gate.entered()
-    much = Asker()
+    much = ScheduledClient()
     much.took(10.0)
-    set_before = asker.set(much)
+    set_before = scheduled_client.set(much)
     tasks = await queued(put("much"), look, put("more"), db=db)
-    asker.reset(set_before)
+    scheduled_client.reset(set_before)
     tasks += await queued(put("little"), look, db=db)
     await gate.open()
     await asyncio.gather(*tasks)
@@ -120,9 +120,9 @@ async def test_writes_of_heavy_clients_come_after_all_others_one_by_one(db: Data
 async def test_close_finishes_the_writes_of_heavy_clients(tmp_path: Path, open_: Open) -> None:
     db = open_(tmp_path / "e.db", 10.0)
     await db.write(running("CREATE TABLE t (v TEXT)"))
-    much = Asker()
+    much = ScheduledClient()
     much.took(10.0)
-    asker.set(much)
+    scheduled_client.set(much)
     tasks = await queued(put("a"), put("b"), put("c"), db=db)
     await db.close()
     assert await asyncio.gather(*tasks) == values_for_others(db.path) == ["a", "b", "c"]

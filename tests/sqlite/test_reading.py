@@ -15,7 +15,7 @@ import pytest
 from hermes.errors import StoreStoppedError
 from hermes.memory_server.db.sqlite import LANES, SqliteFile
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.scheduling import Asker, Threads, asker
+from hermes.sqlite.scheduling import ScheduledClient, Threads, scheduled_client
 from tests.sqlite.databases import Tx, run
 
 ENDLESS = "WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n) SELECT count(*) FROM n"
@@ -99,9 +99,9 @@ async def test_reads_of_light_clients_come_before_those_of_heavy_ones(db: Sqlite
         free.wait(200)
 
     async def ask(name: str, usual: float) -> None:
-        who = Asker()
+        who = ScheduledClient()
         who.took(usual)
-        asker.set(who)
+        scheduled_client.set(who)
         await db.read(lambda _: order.append(name))
 
     first = asyncio.create_task(db.read(take))

@@ -32,7 +32,7 @@ from hermes.memory.no_memory import NoMemory
 from hermes.memory.notes import Notes, NotesRead
 from hermes.memory.values import Ending
 from hermes.scope import OWNER, Scope
-from hermes.store.held_lease import LaneTerms
+from hermes.store.held_lease import LaneOptions
 from hermes.store.session_settings import ChosenModel, chosen_model
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
@@ -67,7 +67,7 @@ class Policy(Struct, frozen=True):
     keep_turns: int = 4
     compress_deadline: float = 180.0
     compress_idle: float = 0.0
-    lane: LaneTerms = field(default_factory=LaneTerms)
+    lane: LaneOptions = field(default_factory=LaneOptions)
 
 
 class Agent(Struct):

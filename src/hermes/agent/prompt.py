@@ -49,7 +49,7 @@ GROUP_NOTE_TITLES: dict[NotesFile, str] = {
 class PromptParts(Struct, frozen=True):
     """The parts of a system prompt. Empty parts are left out."""
 
-    soul: str
+    persona: str
     started_at: float
     scope: Scope
     notes: NotesRead = field(default_factory=lambda: NotesRead({}))
@@ -61,7 +61,7 @@ class PromptParts(Struct, frozen=True):
     """The AGENTS.md of the directory in which the session began, if the person trusted it."""
 
 
-def read_soul(path: Path) -> str:
+def read_persona(path: Path) -> str:
     """Return the owner's description of the agent from SOUL.md; "" without that file."""
     try:
         text = read_file(path).decode()
@@ -95,7 +95,7 @@ def is_current(kept: str | None, scope: Scope, provider_block: str | None, corre
 
 def build_system_prompt(parts: PromptParts) -> str:
     sections = [
-        parts.soul.strip() or IDENTITY,
+        parts.persona.strip() or IDENTITY,
         NOTES_GUIDE if parts.has_memory_tool else "",
         *(_section(parts, target) for target in NOTE_TITLES),
         "" if parts.project is None else _project_section(parts.project),

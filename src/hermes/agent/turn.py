@@ -21,7 +21,7 @@ from hermes.agent.context import build_context
 from hermes.agent.loop import Responder, converse
 from hermes.agent.memory_tool import respect_corrections
 from hermes.agent.offline import OfflineModel
-from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, prompt_source, read_soul
+from hermes.agent.prompt import PromptParts, build_system_prompt, is_current, prompt_source, read_persona
 from hermes.agent.review import review_soon, wants_review
 from hermes.agent.titles import title_soon, wants_title
 from hermes.agent.tools import Tool, Toolbox, ToolResult
@@ -151,15 +151,15 @@ async def _prompt(agent: Agent, turn: StoredTurn, corrections: Corrections, bloc
     changed."""
     accepted = turn.opening
     if accepted.incognito:  # it contains nothing from memory and is not stored
-        soul, began = read_soul(agent.soul_file), accepted.session.started_at
-        return build_system_prompt(PromptParts(soul, began, agent.scope, project=accepted.project))
+        persona, began = read_persona(agent.soul_file), accepted.session.started_at
+        return build_system_prompt(PromptParts(persona, began, agent.scope, project=accepted.project))
     notes = agent.read_notes()
     kept, mark = accepted.session.system_prompt, corrections.mark + ("" if toolbox.specs else "-")
     if kept and is_current(accepted.prompt_made_of, agent.scope, block, mark):
         return kept
     prompt = build_system_prompt(
         PromptParts(
-            soul=read_soul(agent.soul_file),
+            persona=read_persona(agent.soul_file),
             scope=agent.scope,
             notes=notes,
             provider_block=block or "",
@@ -276,7 +276,7 @@ async def read_memory(agent: Agent, messages: Sequence[Draft]) -> Reading:
     found = await agent.memory.recall(asked, agent.memory.begin(), is_read=not agent.answers_from_memory)
     agent.memory.after_turn(asked)
     parts = PromptParts(
-        soul=read_soul(agent.soul_file),
+        persona=read_persona(agent.soul_file),
         started_at=now,
         scope=agent.scope,
         notes=agent.read_notes(),

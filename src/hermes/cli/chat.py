@@ -32,7 +32,7 @@ from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.scope import TERMINAL
 from hermes.settings import MEMORY_NOTICES
-from hermes.slash.here import Again, Say
+from hermes.slash.context import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 

@@ -27,7 +27,7 @@ from hermes.cli.rows import head
 from hermes.cli.status import Recap
 from hermes.errors import UsageError
 from hermes.slash.acts import BEGINS
-from hermes.slash.here import Again, Beginning, Console, Say, Surface, Word
+from hermes.slash.context import Again, Beginning, Console, Say, Surface, Word
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.sessions import Listed
 from hermes.types import Message
@@ -127,7 +127,7 @@ async def run_command(
 
 
 class AtTerminal(Struct):
-    """A terminal as commands see it: a `Here` with a `Console`."""
+    """A terminal as commands see it: a `CommandContext` with a `Console`."""
 
     conversation: TerminalConversation
     stop: asyncio.Event

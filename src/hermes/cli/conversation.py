@@ -18,7 +18,7 @@ from hermes import assembly
 from hermes.agent.agent import Agent
 from hermes.agent.leftovers import LEFTOVERS_INTERVAL_SECONDS, process_leftovers
 from hermes.agent.loop import unless_stopped
-from hermes.agent.prompt import read_soul
+from hermes.agent.prompt import read_persona
 from hermes.agent.review import review_now, wants_review
 from hermes.agent.turn import run_turn
 from hermes.agent.undo import retry
@@ -39,7 +39,7 @@ from hermes.owner.memory import OwnMemory
 from hermes.owner.status import read_remarks, take_default_notice
 from hermes.scope import OWNER, TERMINAL
 from hermes.settings import CONTEXT_LENGTH, MEMORY_NOTICES, PROVIDER
-from hermes.slash.here import Again, Beginning, Say
+from hermes.slash.context import Again, Beginning, Say
 from hermes.store.memory_rows import hide_title
 from hermes.store.session_settings import KeptProjectFile, keep_project_file, set_chosen_model
 from hermes.store.store import Store
@@ -263,7 +263,7 @@ class TerminalConversation:
 
     async def _begin(self) -> None:
         """Create a session after its persona and model have loaded, so that a failed start leaves nothing behind."""
-        read_soul(self.app.home.soul_file)
+        read_persona(self.app.home.soul_file)
         model, wanted, project = self.agents.open_model(), self._beginning, self.project
         session = await self.store.create_session(TERMINAL, title=wanted.title)
 

@@ -17,10 +17,10 @@ import typer
 from msgspec import to_builtins
 
 from hermes.app import App
-from hermes.cli.desk import open_plugin
 from hermes.cli.dialog import TerminalDialog
 from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import note, one_line, print_json, print_table, printable, say, saying, show_time
+from hermes.cli.plugin_console import open_plugin
 from hermes.cli.start import AsJson, load_app, read_store, with_store
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner

@@ -192,7 +192,7 @@ def sync_host(app: App) -> None:
 
 
 class HomeMemoryModel:
-    """See `hermes.owner.models.MemoryModelDesk`: the file of the memory folder that a home uses."""
+    """See `hermes.owner.models.MemoryModelConsole`: the file of the memory folder that a home uses."""
 
     def read(self, app: App) -> MemoryModelState:
         try:

@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 
 from hermes.app import App
-from hermes.cli.desk import TerminalDesk, open_plugin
 from hermes.cli.memory import server_lines
 from hermes.cli.memory_learning import offer_backfill
 from hermes.cli.output import one_line, print_json, printable, say, show_time
+from hermes.cli.plugin_console import TerminalConsole, open_plugin
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.config_file import write_setting
 from hermes.errors import ProviderError, UsageError
@@ -86,27 +86,27 @@ def setup(
         say(ctx.get_help())
         return
     app = load_app(ctx)
-    desk, known = TerminalDesk(app), provider_names(app.home.plugins)
+    console, known = TerminalConsole(app), provider_names(app.home.plugins)
     if provider is None:
-        if not desk.dialog.can_ask:
+        if not console.dialog.can_ask:
             raise UsageError("setup needs a terminal for its questions", hint=f"Or name a provider: {', '.join(known)}")
         options = {name: _describe(name, app) for name in sorted(known, key=lambda name: name == NONE)}
         now = app.settings.get(PROVIDER)
-        provider = desk.dialog.choose("Which memory provider?", options, now if now in options else NONE)
+        provider = console.dialog.choose("Which memory provider?", options, now if now in options else NONE)
     if provider.startswith("-"):
         raise UsageError(f"{provider} must come after the provider's name", hint="`hermes memory setup NAME [OPTIONS]`")
     if provider not in known:
         raise UsageError(f"there is no memory provider '{provider}'", hint=f"Known: {', '.join(known)}")
     if provider != NONE:
         plugin, name = open_plugin(app, provider), provider
-        guarded(name, "setup", lambda: plugin.setup(desk, ctx.args), typer.TyperException, typer.Abort)
+        guarded(name, "setup", lambda: plugin.setup(console, ctx.args), typer.TyperException, typer.Abort)
         if set(HELP) & set(ctx.args):
             return
     before = app.settings.get(PROVIDER)
     if before != provider or not app.settings.is_given(PROVIDER):
         write_setting(app.home.config_file, PROVIDER, provider)
-    desk.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
-    offer_backfill(load_app(ctx), desk.dialog, before)
+    console.dialog.say(f"The memory provider is {provider} ({app.home.config_file}).")
+    offer_backfill(load_app(ctx), console.dialog, before)
 
 
 def _describe(name: str, app: App) -> str:

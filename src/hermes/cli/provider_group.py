@@ -16,8 +16,8 @@ import typer
 import typer.main
 
 from hermes.app import App
-from hermes.cli.desk import TerminalDesk, open_plugin
 from hermes.cli.main import first_sentence
+from hermes.cli.plugin_console import TerminalConsole, open_plugin
 from hermes.errors import HermesError, UsageError
 from hermes.home import Home
 from hermes.memory.plugin_host import guarded
@@ -124,5 +124,5 @@ def offered_tree(name: str, profile: str | None) -> dict[str, Json] | None:
 
 def _commands_of(app: App, name: str) -> typer.Typer | None:
     plugin = open_plugin(app, name)
-    group = guarded(name, "commands", lambda: plugin.commands(TerminalDesk(app)))
+    group = guarded(name, "commands", lambda: plugin.commands(TerminalConsole(app)))
     return group if isinstance(group, typer.Typer) else None

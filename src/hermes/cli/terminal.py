@@ -26,7 +26,7 @@ from hermes.cli.status import ChatStatus, Recap
 from hermes.errors import HermesError, StoreError
 from hermes.events import Accepted, Failed, TextDelta
 from hermes.settings import COLOR
-from hermes.slash.here import Again, Say
+from hermes.slash.context import Again, Say
 from hermes.slash.table import find_command
 
 LOOK_SECONDS = 1.0

@@ -31,7 +31,7 @@ from hermes.types import Json
 
 MAX_CRASHES = 5
 """Number of consecutive crashes after which an item is dead: its handler raised, or the process ended while it handled
-nothing else. In a queue that keeps lost items (`WorkerTerms.keeps_lost`) only exceptions of the handler count."""
+nothing else. In a queue that keeps lost items (`WorkerOptions.keeps_lost`) only exceptions of the handler count."""
 
 GIVEN_UP = f"the process ended {MAX_CRASHES} times while it handled nothing else"
 MIN_SUSPECT_CRASHES = 3

@@ -76,7 +76,7 @@ class Work(ABC):
         """Called on the worker's event loop after that transaction."""
 
 
-class WorkerTerms(Struct, frozen=True):
+class WorkerOptions(Struct, frozen=True):
     """Parameters of a worker. Times are in seconds."""
 
     ttl: float = 30.0
@@ -109,7 +109,7 @@ class QueueWorker:
         work: Work,
         *,
         owner: str,
-        terms: WorkerTerms,
+        terms: WorkerOptions,
         chance: Callable[[], float],
         wake: asyncio.Event,
         on_trouble: Callable[[StoreError], None] = log_trouble,

@@ -21,7 +21,7 @@ from hermes.db import leases, queue_items
 from hermes.db.engine import Tx
 from hermes.db.leases import Lease, new_owner
 from hermes.db.queue_items import Isolation
-from hermes.db.worker import QueueWorker, Work, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerOptions
 from hermes.errors import GatewayRunningError, StaleError, StoreError
 from hermes.events import GONE, Failed, TurnEvent
 from hermes.gateway import outbound
@@ -32,7 +32,7 @@ from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import MAX_MESSAGES_PER_TURN, InboxTurns, Lanes
 from hermes.gateway.outbound import OUTBOUND, OutboundWork
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
-from hermes.gateway.remarks import RemarkTerms, StoreWatch
+from hermes.gateway.remarks import RemarkOptions, StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
 from hermes.store import inbox as inbox_rows
@@ -57,7 +57,7 @@ MESSAGE_KEY_RETENTION_SECONDS = 7 * 86_400.0
 TurnListener: TypeAlias = Callable[[TurnEvent], None]
 
 
-class GatewayTerms(Struct, frozen=True):
+class GatewayOptions(Struct, frozen=True):
     """Options of a gateway."""
 
     agent_name: str = "main"
@@ -68,7 +68,7 @@ class GatewayTerms(Struct, frozen=True):
     at_once: int = 64
     drain: float = DEFAULT_DRAIN_SECONDS
     people: People = field(default_factory=People)
-    remarks: RemarkTerms = field(default_factory=RemarkTerms)
+    remarks: RemarkOptions = field(default_factory=RemarkOptions)
 
 
 class Gateway:
@@ -76,7 +76,7 @@ class Gateway:
     message."""
 
     def __init__(
-        self, store: Store, agents: AgentCache, terms: GatewayTerms, deliveries: Deliveries | None = None
+        self, store: Store, agents: AgentCache, terms: GatewayOptions, deliveries: Deliveries | None = None
     ) -> None:
         self._store = store
         self._agents = agents
@@ -97,12 +97,12 @@ class Gateway:
         turns = InboxTurns(ledger, self._platforms, self._lock_of, self._publish, terms.remarks)
         self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
-        side_by_side = WorkerTerms(batch=MAX_MESSAGES_PER_TURN, at_once=terms.at_once)
+        side_by_side = WorkerOptions(batch=MAX_MESSAGES_PER_TURN, at_once=terms.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
         sending = OutboundWork(store.clock, self._platforms, self._lock_of, random.random)
         self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
 
-    def _worker(self, name: str, work: Work, terms: WorkerTerms, wake: asyncio.Event) -> QueueWorker:
+    def _worker(self, name: str, work: Work, terms: WorkerOptions, wake: asyncio.Event) -> QueueWorker:
         store, owner = self._store, self._owner
         return QueueWorker(
             store,

@@ -21,7 +21,7 @@ from hermes.gateway.outbound import LiveReply, enqueue_text
 from hermes.gateway.platform import Chat, Inbound, Platform
 from hermes.gateway.remarks import Remarks
 from hermes.llm.assemble import FINISHED_BY_LENGTH
-from hermes.slash.here import Again
+from hermes.slash.context import Again
 from hermes.slash.table import TypedCommand, find_command
 from hermes.store.inbox import record_messages
 from hermes.store.store import Store

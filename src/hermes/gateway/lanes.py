@@ -44,11 +44,11 @@ from hermes.gateway.inbox_record import (
 )
 from hermes.gateway.outbound import LiveReply
 from hermes.gateway.platform import Chat, Inbound, Platform
-from hermes.gateway.remarks import Remarks, RemarkTerms, apology, may_hear
+from hermes.gateway.remarks import RemarkOptions, Remarks, apology, may_hear
 from hermes.logs import SESSION
 from hermes.scope import OWNER, Group
 from hermes.slash.acts import NOT_RUNNING
-from hermes.slash.here import Again, Answer, Say, Surface
+from hermes.slash.context import Again, Answer, Say, Surface
 from hermes.slash.table import TypedCommand
 from hermes.store.held_lease import UNSAID, WAITING
 from hermes.store.inbox import is_followed, record_messages, said_already
@@ -61,7 +61,7 @@ SESSION_IS_NAMED = (
 
 
 class InChat(Struct, frozen=True):
-    """The context of a command in a chat (implements `Here`)."""
+    """The context of a command in a chat (implements `CommandContext`)."""
 
     store: Store
     inbox: Inbox
@@ -123,7 +123,7 @@ class InboxTurns(Struct, frozen=True):
     platforms: Mapping[str, Platform]
     locks: Callable[[Chat], asyncio.Lock]
     hear: Hear
-    remarks: RemarkTerms
+    remarks: RemarkOptions
 
     async def run(self, claimed: Claim, batch: Batch, opened: OpenedSession, agent: Agent, stop: asyncio.Event) -> None:
         known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)

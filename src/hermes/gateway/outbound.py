@@ -17,13 +17,13 @@ from hermes.clock import Clock
 from hermes.db import queue
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Dead, Done, Item, ItemOutcome, Retry, backoff
-from hermes.db.worker import Work, WorkerTerms
+from hermes.db.worker import Work, WorkerOptions
 from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, SendNever
 
 log = logging.getLogger("hermes.gateway")
 
 OUTBOUND = "outbound"
-TERMS = WorkerTerms(ttl=60.0, batch=1, at_once=1000)
+TERMS = WorkerOptions(ttl=60.0, batch=1, at_once=1000)
 """One item per claim: each message is recorded as sent before the next one, so a crash repeats at most one."""
 
 

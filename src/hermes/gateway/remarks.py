@@ -33,7 +33,7 @@ MEMORY_UPDATED = "💾 Memory updated"
 MAX_NOTICE_LINE_CHARS = 1000
 
 
-class RemarkTerms(Struct, frozen=True):
+class RemarkOptions(Struct, frozen=True):
     """Which notices are sent."""
 
     notices: bool = True
@@ -43,7 +43,7 @@ class RemarkTerms(Struct, frozen=True):
 class Remarks(Struct, frozen=True):
     """The notices of one turn."""
 
-    terms: RemarkTerms
+    terms: RemarkOptions
     chat: Chat
     scope: Scope
     _heard: dict[str, None] = field(default_factory=dict)

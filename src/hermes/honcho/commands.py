@@ -22,7 +22,7 @@ from hermes.honcho.sign_in import login, logout
 from hermes.honcho.status import status
 from hermes.honcho.wizard import setup
 from hermes.honcho.workbench import Workbench, current_directory, find_bench, named_provider
-from hermes.memory.provider import Desk
+from hermes.memory.provider import PluginConsole
 from hermes.settings import PROVIDER
 from hermes.types import Json
 
@@ -42,16 +42,16 @@ def sync(
     given = _own_block(default)
     left = [] if yes else [line for one in bench.profiles() if (line := _describe_left_behind(one, config.workspace))]
     for line in left:
-        bench.desk.dialog.say(f"Note: {line}.")
+        bench.console.dialog.say(f"Note: {line}.")
     if left:
         bench.confirm("Go on?", "no", "nothing was changed")
     rows = [(one.profile, _sync(one, config, given)) for one in bench.profiles() if one.profile != default.profile]
     if json:
-        bench.desk.print_json(dict(rows))
+        bench.console.print_json(dict(rows))
     elif rows:
-        bench.desk.print_table(("profile", "what was done"), rows)
+        bench.console.print_table(("profile", "what was done"), rows)
     else:
-        bench.desk.dialog.say("There is only the default profile.")
+        bench.console.dialog.say("There is only the default profile.")
 
 
 def _sync(bench: Workbench, default: HonchoConfiguration, given: Mapping[str, Any]) -> str:
@@ -114,7 +114,7 @@ MODES = ("hybrid", "context", "tools", "auto")
 OBSERVATIONS = ("directional", "unified")
 
 
-def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
+def make_commands(machine: Machine, console: PluginConsole) -> typer.Typer:
     """Build the whole command group for the profile of `machine`."""
     app = typer.Typer(
         help="Honcho: who is who, where memory lands, and how it is used.", no_args_is_help=True, rich_markup_mode=None
@@ -127,7 +127,7 @@ def make_commands(machine: Machine, desk: Desk) -> typer.Typer:
             str | None, typer.Option("--target-profile", metavar="NAME", help="Work on this profile instead.")
         ] = None,
     ) -> None:
-        bench = Workbench(machine, desk)
+        bench = Workbench(machine, console)
         ctx.obj = bench if target_profile is None else bench.of_profile(target_profile)
 
     for command in (
@@ -177,7 +177,7 @@ def mode(
     elif name in OBSERVATIONS:
         bench.save_keys({"observationMode": name})
         if bench.load().get(keys.OBSERVATION):
-            bench.desk.dialog.say("The key observation says more than that, and counts where it does.")
+            bench.console.dialog.say("The key observation says more than that, and counts where it does.")
     elif name in MODES:
         bench.save_keys({"recallMode": name})
     else:
@@ -225,11 +225,11 @@ def sessions(ctx: typer.Context, json: JsonOption = False) -> None:
     bench = find_bench(ctx)
     named = bench.load().get(keys.SESSIONS)
     if json:
-        bench.desk.print_json(dict(named))
+        bench.console.print_json(dict(named))
     elif named:
-        bench.desk.print_table(("directory", "session"), sorted(named.items()))
+        bench.console.print_table(("directory", "session"), sorted(named.items()))
     else:
-        bench.desk.dialog.say("No directory has a name of its own; `hermes honcho map NAME` gives this one a name.")
+        bench.console.dialog.say("No directory has a name of its own; `hermes honcho map NAME` gives this one a name.")
 
 
 def map_directory(
@@ -259,7 +259,9 @@ def _remove_name(bench: Workbench, directory: str, name: str | None) -> None:
         raise NotFoundError(f"{directory} has no name", hint="`hermes honcho map` lists those that have one")
     rest = {one: called for one, called in named.items() if one != directory}
     bench.save(set_keys({keys.SESSIONS.key: rest}, {keys.SESSIONS.key: named}))
-    bench.desk.dialog.say(f"{directory} is not called {named[directory]} any more; what was said under it stays there.")
+    bench.console.dialog.say(
+        f"{directory} is not called {named[directory]} any more; what was said under it stays there."
+    )
 
 
 def _give_name(bench: Workbench, directory: str, name: str) -> None:
@@ -268,18 +270,18 @@ def _give_name(bench: Workbench, directory: str, name: str) -> None:
         raise UsageError(f"'{name}' has no valid character", hint="Use letters, digits, `-` and `_`")
     bench.save(set_entry(keys.SESSIONS, directory, fitting))
     config = bench.load()
-    bench.desk.print_lines([(directory, fitting)])
+    bench.console.print_lines([(directory, fitting)])
     if fitting != name:
-        bench.desk.dialog.say(
+        bench.console.dialog.say(
             f"Note: '{name}' was saved as {fitting}: a name can only have letters, digits, `-` and `_`."
         )
     if config.get(keys.SESSION_STRATEGY) == "per-session":
-        bench.desk.dialog.say(
+        bench.console.dialog.say(
             "It has no effect now: with the strategy per-session each session is named by its own id. "
             "`hermes honcho strategy per-directory` changes that."
         )
     elif config.get(keys.SESSIONS).get(directory) != fitting:
-        bench.desk.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
+        bench.console.dialog.say("It has no effect: another place comes first. `hermes honcho status` shows where.")
 
 
 def _set_or_show(bench: Workbench, given: dict[str, Json], rows: list[keys.Key[Json]], as_json: bool) -> None:

@@ -78,11 +78,11 @@ def migrate(
     if json and not yes:
         raise UsageError("--json asks nothing", hint="Give --yes too")
     if not found and not json:
-        bench.desk.dialog.say(f"There are no notes in {home.path}.")
+        bench.console.dialog.say(f"There are no notes in {home.path}.")
         return
     if not yes:
         rows = [(one.file.name, str(len(one.texts)), one.about) for one in found]
-        bench.desk.print_table(("file", "entries", "about"), rows)
+        bench.console.print_table(("file", "entries", "about"), rows)
         question = f"Tell all of this to {find_server(config).shown}, workspace {config.workspace}?"
         bench.confirm(question, "yes", "nothing was stored")
     _tell(bench, config, found, as_json=json)
@@ -97,9 +97,9 @@ def _tell(
             new, there = _tell_one(client, config.identities.ai, one)
             done.append({"file": str(one.file), "about": one.about, "told": new, "known": there})
             if not as_json:
-                bench.desk.print_lines([(one.file.name, f"{new} stored, {there} known already, about {one.about}")])
+                bench.console.print_lines([(one.file.name, f"{new} stored, {there} known already, about {one.about}")])
     if as_json:
-        bench.desk.print_json(done)
+        bench.console.print_json(done)
 
 
 def _tell_one(client: Honcho, agent: str, telling: FileTexts) -> tuple[int, int]:
@@ -120,11 +120,11 @@ def _show_identity(bench: Workbench, config: HonchoConfiguration, *, as_json: bo
         peer = client.peer(agent)
         card, representation = list(peer.get_card() or []), peer.representation()
     if as_json:
-        bench.desk.print_json({"agent": agent, "card": card, "representation": representation})
+        bench.console.print_json({"agent": agent, "card": card, "representation": representation})
     elif not card and not representation:
-        bench.desk.dialog.say(f"Honcho knows nothing of {agent} yet; `hermes honcho identity FILE` tells it.")
+        bench.console.dialog.say(f"Honcho knows nothing of {agent} yet; `hermes honcho identity FILE` tells it.")
     else:
-        bench.desk.dialog.say("\n".join([*card, representation]))
+        bench.console.dialog.say("\n".join([*card, representation]))
 
 
 def _read(path: Path, about: str, split: Callable[[str], Iterable[str]]) -> FileTexts:

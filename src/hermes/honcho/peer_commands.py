@@ -34,7 +34,7 @@ def choose_mapping(
     bench: Workbench, config: HonchoConfiguration, people: Sequence[Acquaintance], old: str | None
 ) -> tuple[str, str]:
     """Ask for an account, unless one is given, and for its new peer. Raises UsageError if nobody can answer."""
-    dialog = bench.desk.dialog
+    dialog = bench.console.dialog
     if not dialog.can_ask:
         raise UsageError("nobody can be asked which account and which peer", hint=f"Give both: `{NAMED}`")
     peers = _workspace_peers(bench, config)
@@ -59,7 +59,7 @@ def _workspace_peers(bench: Workbench, config: HonchoConfiguration) -> list[str]
         server = Extensions(config, bench.machine)
         found: Json = server.ask("POST", f"{server.workspace}/peers/list?size={MAX_LISTED}", missing={}, json={})
     except HermesError as error:
-        bench.desk.dialog.say(f"The workspace's peers cannot be listed now ({error.message}).")
+        bench.console.dialog.say(f"The workspace's peers cannot be listed now ({error.message}).")
         return None
     items = found.get("items") if isinstance(found, dict) else None
     return sorted(str(one["id"]) for one in items or () if isinstance(one, dict) and "id" in one)
@@ -92,7 +92,7 @@ def show_peers(
     bench = find_bench(ctx)
     found = [(one.profile, one.load()) for one in bench.profiles()]
     config = bench.load()
-    people = everybody(config.identities, bench.desk.people())
+    people = everybody(config.identities, bench.console.people())
     if json:
         profiles = [
             {"profile": name, "workspace": c.workspace, "you": c.identities.owner, "agent": c.identities.ai}
@@ -102,20 +102,20 @@ def show_peers(
             {"who": one.who, "name": one.name, "peer": peer.name, "by": peer.rung, "reads": describe_reach(one, peer)}
             for one, peer in people
         ]
-        bench.desk.print_json({"profiles": profiles, "aliases": dict(config.identities.aliases), "people": known})
+        bench.console.print_json({"profiles": profiles, "aliases": dict(config.identities.aliases), "people": known})
         return
-    bench.desk.print_table(
+    bench.console.print_table(
         ("profile", "workspace", "you", "agent"),
         [(name, c.workspace, c.identities.owner, c.identities.ai) for name, c in found],
     )
     for name, c in found:
         for problem in c.problems:
-            bench.desk.dialog.say(f"{name}: {problem.message}")
+            bench.console.dialog.say(f"{name}: {problem.message}")
     if people:
         rows = [(one.who, peer.name, peer.rung, describe_reach(one, peer), one.name) for one, peer in people]
-        bench.desk.print_table(("who", "peer", "by", "reads", "name"), rows)
+        bench.console.print_table(("who", "peer", "by", "reads", "name"), rows)
     if config.identities.aliases:
-        bench.desk.print_table(("id", "alias of"), sorted(config.identities.aliases.items()))
+        bench.console.print_table(("id", "alias of"), sorted(config.identities.aliases.items()))
 
 
 @peers.command("map")
@@ -141,7 +141,7 @@ def map_peer(
     """Map the user OLD to the peer NEW. Existing memory moves or stays as you choose."""
     bench = find_bench(ctx)
     config = bench.load().checked()
-    people = bench.desk.people()
+    people = bench.console.people()
     if old is None or new is None:
         old, new = choose_mapping(bench, config, people, old)
     wanted = _plan(config, people, old, new)
@@ -156,12 +156,12 @@ def map_peer(
         _merge(bench, config, wanted.before, wanted.name)
     speaker = Speaker(wanted.account.user_id, is_owner=wanted.is_owner or wanted.makes_owner)
     if wanted.makes_owner:
-        bench.desk.mark_owner([wanted.account])
+        bench.console.mark_owner([wanted.account])
     bench.save(set_entry(keys.USER_PEER_ALIASES, wanted.old, new))
     now = find_peer(bench.load().identities, speaker, None, wanted.account.platform or None)
-    bench.desk.print_lines([(wanted.old, f"{wanted.before} → {now.name}")])
+    bench.console.print_lines([(wanted.old, f"{wanted.before} → {now.name}")])
     if now.name != wanted.name:
-        bench.desk.dialog.say(f"The alias has no effect: {wanted.old} is {now.name} by {now.rung}.")
+        bench.console.dialog.say(f"The alias has no effect: {wanted.old} is {now.name} by {now.rung}.")
 
 
 class PlannedMapping(Struct, frozen=True):
@@ -230,7 +230,7 @@ def _check_owner(bench: Workbench, account: Acquaintance, old: str, name: str, *
         hint = "`api.users` says whether the users of API clients are you or guests"
         raise UsageError(f"{name} is your own peer, and {old} is a user of an API client", hint=hint)
     question = f"{name} is your own peer. Is {account.who} you? Who says yes lets it read all that is known of you."
-    dialog = bench.desk.dialog
+    dialog = bench.console.dialog
     if not me and dialog.can_ask:
         me = dialog.choose(question, {"yes": "it is my account", "no": "it is somebody else's"}, "no") == "yes"
     if not me:
@@ -246,7 +246,7 @@ def _is_others(config: HonchoConfiguration, peer: str, old: str) -> bool:
 
 def _ask(bench: Workbench, config: HonchoConfiguration, wanted: PlannedMapping) -> str:
     """Say what would move or stay, and ask which. Returns "merge" or "leave"; raises UsageError for "stop"."""
-    dialog, before, name = bench.desk.dialog, wanted.before, wanted.name
+    dialog, before, name = bench.console.dialog, wanted.before, wanted.name
     if not dialog.can_ask:
         hint = "`--merge` moves it where the server can, `--leave` leaves it where it is"
         raise UsageError("nobody can be asked here what becomes of the old memory", hint=hint)
@@ -297,4 +297,4 @@ def _merge(bench: Workbench, config: HonchoConfiguration, before: str, name: str
             hint="`--leave` makes the alias alone",
         )
     server.merge(before, name)
-    bench.desk.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")
+    bench.console.dialog.say(f"What is known of {before} becomes {name}'s, in the background.")

@@ -36,7 +36,6 @@ from hermes.memory.provider import (
     Connect,
     Conversation,
     Delivered,
-    Desk,
     Entry,
     Fact,
     FactChange,
@@ -51,6 +50,7 @@ from hermes.memory.provider import (
     MemorySession,
     Notebook,
     Outcome,
+    PluginConsole,
     Portrait,
     Remembered,
     SettingInForce,
@@ -261,10 +261,10 @@ class HonchoPlugin(MemoryPlugin):
         found: MappingPreview = self._peer_commands().preview(self.machine, people, account, name)
         return found
 
-    def map_account(self, desk: Desk, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
+    def map_account(self, console: PluginConsole, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
         options = ["--merge" if merge else "--leave", *(["--me"] if is_me else [])]
         words = ["peers", "map", *options, "--", preview.account, preview.after]
-        self.commands(desk)(words, prog_name="hermes honcho", standalone_mode=False)
+        self.commands(console)(words, prog_name="hermes honcho", standalone_mode=False)
 
     def remarks(self, people: Sequence[Acquaintance]) -> Sequence[str]:
         return all_remarks(self.configuration(), people)
@@ -274,8 +274,8 @@ class HonchoPlugin(MemoryPlugin):
         found = (places.existing(), places.projects, places.guests)
         return [path for path in found if path is not None and path.exists()]
 
-    def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
-        self.commands(desk)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
+    def setup(self, console: PluginConsole, arguments: Sequence[str]) -> None:
+        self.commands(console)(["setup", *arguments], prog_name="hermes honcho", standalone_mode=False)
 
     def find_remembered(self, wording: Wording) -> Holding:
         config = self.configuration()
@@ -324,9 +324,9 @@ class HonchoPlugin(MemoryPlugin):
         shown = find_server(config).shown
         return import_module("hermes.honcho.remembered").RememberedWords(server, config.identities.ai, shown)
 
-    def commands(self, desk: Desk) -> Any:
+    def commands(self, console: PluginConsole) -> Any:
         # By name: a conversation needs none of them.
-        return import_module("hermes.honcho.commands").make_commands(self.machine, desk)
+        return import_module("hermes.honcho.commands").make_commands(self.machine, console)
 
     def connect(self) -> Connect:
         if self._connect is None:  # by name: it loads an HTTP server

@@ -62,15 +62,15 @@ def login(
         hint = "`hermes memory setup honcho` chooses Honcho Cloud or a server of your own"
         raise UsageError("our own memory server needs no sign-in", hint=hint)
     way: Way = "device" if device else "paste" if paste else "auto"
-    made = Signer(bench.desk.dialog, bench.machine).sign_in(server.url, way)
+    made = Signer(bench.console.dialog, bench.machine).sign_in(server.url, way)
     config, before = bench.load().checked(), own_sign_in(bench.machine)  # minutes later
     bench.save(set_keys({**made.sign_in.as_keys(), **keep_unset(config, made.suggested)}))
     revoke_replaced(before, bench.machine)
     bench.machine.choose()
     chosen, used = made.suggested.get(keys.WORKSPACE.key), bench.load().workspace
     if chosen and chosen != used:
-        bench.desk.dialog.say(f"Note: {OTHER_WORKSPACE.format(chosen=chosen, used=used)}")
-    bench.desk.dialog.say(f"Signed in to {server.shown}: {describe_auth(bench.load(), time.time())}.")
+        bench.console.dialog.say(f"Note: {OTHER_WORKSPACE.format(chosen=chosen, used=used)}")
+    bench.console.dialog.say(f"Signed in to {server.shown}: {describe_auth(bench.load(), time.time())}.")
 
 
 def logout(ctx: typer.Context) -> None:
@@ -79,9 +79,9 @@ def logout(ctx: typer.Context) -> None:
     sign_out(bench.machine)
     config = bench.load()
     server = find_server(config)
-    bench.desk.print_lines([("server", server.shown), ("auth", describe_auth(config, time.time()))])
+    bench.console.print_lines([("server", server.shown), ("auth", describe_auth(config, time.time()))])
     if not server.key:
-        bench.desk.dialog.say(
+        bench.console.dialog.say(
             "Signed out. Where the server wants a key, what is said waits in the outbox until you sign in again: "
             "`hermes honcho login`."
         )

@@ -39,7 +39,7 @@ def status(
         return _show_all(bench, as_json=json)
     config, found = look(bench)
     if json:
-        bench.desk.print_json(found)
+        bench.console.print_json(found)
     else:
         _print(bench, config, found)
     return 1 if config.problems else 0
@@ -48,7 +48,7 @@ def status(
 def look(bench: Workbench) -> tuple[HonchoConfiguration, dict[str, Json]]:
     """Return everything about one profile. Read-only, also on the server."""
     config = bench.load()
-    now, directory, people = SystemClock().now(), current_directory(), bench.desk.people()
+    now, directory, people = SystemClock().now(), current_directory(), bench.console.people()
     named = _session_here(config, directory)
     return config, {
         "profile": bench.profile,
@@ -102,11 +102,11 @@ def _person(config: HonchoConfiguration, one: Acquaintance) -> dict[str, Json]:
 
 
 def _print(bench: Workbench, config: HonchoConfiguration, found: dict[str, Json]) -> None:
-    desk, session, in_stock = bench.desk, found["session_here"], found["session_here_in_stock"]
+    console, session, in_stock = bench.console, found["session_here"], found["session_here_in_stock"]
     for problem in found["problems"]:
-        desk.dialog.say(f"Problem: {problem}")
+        console.dialog.say(f"Problem: {problem}")
     switched = config.get(keys.ENABLED)
-    desk.print_lines(
+    console.print_lines(
         [
             ("profile", f"{found['profile']}, host block {config.host}"),
             ("file", found["file"] or "none yet; the defaults are in force"),
@@ -118,16 +118,16 @@ def _print(bench: Workbench, config: HonchoConfiguration, found: dict[str, Json]
         ]
     )
     for line in found["remarks"]:
-        desk.dialog.say(f"Note: {line}")
+        console.dialog.say(f"Note: {line}")
     if people := found["people"]:
         columns = ("who", "peer", "by", "is")
-        desk.print_table(columns, [[one[name] for name in columns] for one in people])
+        console.print_table(columns, [[one[name] for name in columns] for one in people])
         for one in people:
             if one["peer_in_stock"]:
-                desk.dialog.say(f"A stock Hermes takes {one['who']} for {one['peer_in_stock']}.")
+                console.dialog.say(f"A stock Hermes takes {one['who']} for {one['peer_in_stock']}.")
     # What somebody set comes first: the rest is as it is everywhere.
     rows = sorted(keys.TABLE, key=lambda row: config.settings.origin(row) == DEFAULT)
-    desk.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
+    console.print_table(("key", "value", "from"), [(row.key, _brief(config, row), origin(config, row)) for row in rows])
 
 
 def _count(number: int, what: str) -> str:
@@ -145,7 +145,7 @@ def _show_all(bench: Workbench, *, as_json: bool) -> int:
     found = [(one, one.load()) for one in bench.profiles()]
     code = int(any(config.problems for _, config in found))
     if as_json:
-        bench.desk.print_json([look(bench.of_profile(one.profile))[1] for one, _ in found])
+        bench.console.print_json([look(bench.of_profile(one.profile))[1] for one, _ in found])
         return code
     rows = [
         (
@@ -157,10 +157,10 @@ def _show_all(bench: Workbench, *, as_json: bool) -> int:
         )
         for one, config in found
     ]
-    bench.desk.print_table(("profile", "agent", "you", "workspace", "server"), rows)
+    bench.console.print_table(("profile", "agent", "you", "workspace", "server"), rows)
     for one, config in found:
         for problem in config.problems:
-            bench.desk.dialog.say(f"{one.profile}: {problem.message}")
+            bench.console.dialog.say(f"{one.profile}: {problem.message}")
     return code
 
 

@@ -136,11 +136,11 @@ def setup(
 
 def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool, checks: bool) -> None:
     """Ask, try the server, save, and mark the owner's accounts."""
-    dialog = bench.desk.dialog
+    dialog = bench.console.dialog
     if asks and not dialog.can_ask:
         raise UsageError("nobody can be asked here", hint="`--yes` takes what the options say; `--help` lists them")
     interview = Interview(dialog, bench.load().checked(), options, asks=asks)
-    people = bench.desk.people()
+    people = bench.console.people()
     for row, name in OPTIONS:
         if (given := interview.option(name)) is not None:
             interview.put(row, given)  # an invalid one is reported before anything is asked or tried
@@ -150,14 +150,14 @@ def run_setup(bench: Workbench, options: Mapping[str, str | None], *, asks: bool
     if checks:  # once it is known which workspace, which trying makes
         _try(bench, interview, signer)
     _ask_use(interview)
-    has_gateway = bool(bench.desk.platforms) or options["identity"] is not None
+    has_gateway = bool(bench.console.platforms) or options["identity"] is not None
     mine = ask_gateway(interview, people) if has_gateway else []
     if asks:
         dialog.say("")
     _save(bench, interview)
     bench.machine.choose()
     if mine:
-        bench.desk.mark_owner(mine)
+        bench.console.mark_owner(mine)
         dialog.say(f"Marked as you: {', '.join(one.who for one in mine)}.")
 
 
@@ -170,7 +170,7 @@ def _save(bench: Workbench, interview: Interview) -> None:
     revoke_replaced(before, bench.machine)
     config = bench.load()
     rows = [row for row in keys.TABLE if row.key in interview.wanted]
-    bench.desk.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
+    bench.console.print_lines([(f"  {row.key}", shown(config, row)) for row in rows])
     interview.dialog.say("`hermes honcho status` shows all that is in force.")
 
 

@@ -22,7 +22,7 @@ from hermes.honcho.configuration import HonchoConfiguration, resolve
 from hermes.honcho.injection import DEFAULT_TOKENS
 from hermes.honcho.keys import ENV_HOST, TABLE, Key
 from hermes.honcho.server import HonchoServer, Machine, configured_server, find_server
-from hermes.memory.provider import Desk
+from hermes.memory.provider import PluginConsole
 from hermes.settings import PROVIDER
 from hermes.settings.kinds import in_words
 from hermes.settings.layers import Layer, environment
@@ -83,7 +83,7 @@ class Workbench(Struct, frozen=True):
     """A profile, and where commands ask and print."""
 
     machine: Machine
-    desk: Desk
+    console: PluginConsole
 
     @property
     def profile(self) -> str:
@@ -95,9 +95,9 @@ class Workbench(Struct, frozen=True):
 
     def confirm(self, question: str, default: Literal["yes", "no"], refused: str) -> None:
         """Continue only after a yes. Raises UsageError after a no, and if nobody can be asked."""
-        if not self.desk.dialog.can_ask:
+        if not self.console.dialog.can_ask:
             raise UsageError("nobody can be asked here", hint="`--yes` goes on without asking")
-        if self.desk.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, default) == "no":
+        if self.console.dialog.choose(question, {"yes": "", "no": "leave it as it is"}, default) == "no":
             raise UsageError(refused, hint="")
 
     def trial(self, edit: Edit) -> HonchoConfiguration:
@@ -108,25 +108,25 @@ class Workbench(Struct, frozen=True):
         """Apply an edit and print the file's path. Raises SettingsError if it would add a problem."""
         before = self.load()
         check_edit(self.machine, edit)
-        self.desk.dialog.say(f"Saved in {edit_document(self.machine.places, edit)}.")
+        self.console.dialog.say(f"Saved in {edit_document(self.machine.places, edit)}.")
         for line in _left_behind_notes(before, self.load()):
-            self.desk.dialog.say(f"Note: {line}")
+            self.console.dialog.say(f"Note: {line}")
 
     def save_keys(self, values: dict[str, Json]) -> None:
         """Set keys for this profile, and show their values in force."""
         self.save(set_keys(values))
         rows = [row for row in TABLE if row.key in values]
         for warning in filter(None, (row.counted_as(values[row.key]) for row in rows)):
-            self.desk.dialog.say(f"Note: {warning}")
+            self.console.dialog.say(f"Note: {warning}")
         self.show_keys(rows)
 
     def show_keys(self, rows: list[Key[Json]], *, as_json: bool = False) -> None:
         """Print keys with their values and sources."""
         config = self.load()
         if as_json:
-            self.desk.print_json({row.key: value_of(config, row) for row in rows})
+            self.console.print_json({row.key: value_of(config, row) for row in rows})
             return
-        self.desk.print_lines([(row.key, f"{shown(config, row)}  ({origin(config, row)})") for row in rows])
+        self.console.print_lines([(row.key, f"{shown(config, row)}  ({origin(config, row)})") for row in rows])
 
     def of_profile(self, name: str) -> Workbench:
         """Return the workbench of another profile. Raises NotFoundError."""
@@ -134,7 +134,7 @@ class Workbench(Struct, frozen=True):
         if found is None:
             known = ", ".join(bench.profile for bench in self.profiles())
             raise NotFoundError(f"there is no profile '{name}'", hint=f"Known: {known}")
-        return found if found is self else replace(found, desk=self.desk.of_profile(name))
+        return found if found is self else replace(found, console=self.console.of_profile(name))
 
     def profiles(self) -> Iterator[Workbench]:
         """Yield every profile's workbench, the default one first, all with this profile's people; see `of_profile`."""

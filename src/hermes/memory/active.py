@@ -23,7 +23,7 @@ from hermes.errors import HermesError
 from hermes.memory.health import EVERYWHERE, ProviderHealth
 from hermes.memory.mirror import Mirrored, NoteChange, mirror_notes
 from hermes.memory.offered import address_flaw
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.plugin_host import PluginHost
 from hermes.memory.plugin_thread import Deadline, Expected, Hook, HookResult, Missed, PluginThread, Returned
 from hermes.memory.provider import MemoryPlugin
@@ -271,7 +271,7 @@ class ActiveProvider:
             address = await self.find_address(place, about)
             if address is None:
                 return  # the plugin has no address now: asked again later
-            await self.address_place(Spot(place, about, address), address)
+            await self.address_place(Destination(place, about, address), address)
 
     async def find_address(self, place: str, about: Conversation | Notebook) -> Address | None:
         """Ask the plugin for the address of a place's entries; None if it has none."""
@@ -283,15 +283,15 @@ class ActiveProvider:
         found = await self.call("address", ask, Address, deadline, line=f"address:{place}", flaw=address_flaw)
         return found.value if isinstance(found, Returned) and not address_flaw(found.value) else None
 
-    async def address_place(self, spot: Spot, address: Address) -> None:
+    async def address_place(self, destination: Destination, address: Address) -> None:
         """Record the address of a place. Waiting entries get it, and are released unless they wait for a reply."""
         outbox, now = self.outbox, self.store.clock.now()
 
         def settle(tx: Tx) -> None:
-            if outbox.settle_known(tx, spot, now=now) is not None:
-                outbox.join_waiting(tx, spot, address)
-                if not spot.asked:
-                    outbox.release_by_pace(tx, spot, now=now)
+            if outbox.settle_known(tx, destination, now=now) is not None:
+                outbox.join_waiting(tx, destination, address)
+                if not destination.asked:
+                    outbox.release_by_pace(tx, destination, now=now)
 
         await self.store.write(settle)
         self.wake.set()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.errors import ProviderError
 from hermes.memory.active import ActiveProvider
-from hermes.memory.outbox import Spot
+from hermes.memory.outbox import Destination
 from hermes.memory.values import Address, Conversation, Speaker, speaker_of
 from hermes.store.memory_rows import find_place
 from hermes.store.people import People
@@ -71,14 +71,14 @@ class Backfill:
             messages = await self._read(earlier.session_id)
             if not messages:
                 continue
-            spot, address = await self._address(earlier.session_id)
+            destination, address = await self._address(earlier.session_id)
             if not {"said", "reply"} & address.wants:
                 done = BackfillProgress(done.sessions, done.messages, done.refused + len(messages))
                 continue
             for start in range(0, len(messages), MAX_MESSAGES_PER_COMMIT):
                 if not await room():
                     return done, False
-                taken = await self._queue(spot, messages[start : start + MAX_MESSAGES_PER_COMMIT])
+                taken = await self._queue(destination, messages[start : start + MAX_MESSAGES_PER_COMMIT])
                 done = BackfillProgress(done.sessions, done.messages + taken, done.refused)
                 tell(done)
             done = BackfillProgress(done.sessions + 1, done.messages, done.refused)
@@ -89,8 +89,8 @@ class Backfill:
         name, untold = self._provider.name, self._store.untold
         return await self._store.read(lambda tx: untold.messages(tx, name, session_id))
 
-    async def _address(self, session_id: str) -> tuple[Spot, Address]:
-        """Return the spot and address of a session. One that the provider already knows keeps its binding."""
+    async def _address(self, session_id: str) -> tuple[Destination, Address]:
+        """Return the destination and address of a session. One that the provider already knows keeps its binding."""
         store, provider = self._store, self._provider
 
         def look(tx: Tx) -> Conversation:
@@ -105,19 +105,19 @@ class Backfill:
             raise ProviderError(
                 f"{provider.name} cannot say where session {session_id} goes", hint="`hermes memory status` says more"
             )
-        return Spot(session_id, about, address), address
+        return Destination(session_id, about, address), address
 
-    async def _queue(self, spot: Spot, messages: Sequence[Message]) -> int:
+    async def _queue(self, destination: Destination, messages: Sequence[Message]) -> int:
         store, outbox = self._store, self._provider.outbox
 
         def record(tx: Tx) -> int:
-            session = store.sessions.look_up(tx, spot.place)
+            session = store.sessions.look_up(tx, destination.place)
             if session is None:  # deleted meanwhile
                 return 0
             hidden = store.incognito.ranges(tx, session.id)  # forgotten meanwhile
             told = [message for message in messages if not is_hidden(hidden, message.id)]
-            spoken = [(message, self._speaker(tx, spot.about, session, message)) for message in told]
-            return outbox.take_in(tx, spot, spoken, now=store.clock.now())
+            spoken = [(message, self._speaker(tx, destination.about, session, message)) for message in told]
+            return outbox.take_in(tx, destination, spoken, now=store.clock.now())
 
         taken = await store.write(record)
         self._provider.wake.set()

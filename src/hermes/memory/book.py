@@ -24,7 +24,7 @@ from hermes.memory.forgetting import Retraction, mark_forgotten
 from hermes.memory.likeness import fact_words
 from hermes.memory.mirror import Mirrored, NoteChange
 from hermes.memory.notes import FILES, Notes, NotesFile
-from hermes.memory.outbox import Spot
+from hermes.memory.outbox import Destination
 from hermes.memory.plugin_thread import Returned
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.source_turns import exclude_turns, find_late, find_source_turns
@@ -296,7 +296,11 @@ class MemoryBook:
         provider, mirrored = self._provider, Mirrored(self.notes, self._notebook)
         assert provider is not None, "who lists facts has a provider"
         address = await provider.find_address(mirrored.place, self._notebook)
-        spot, now, key = Spot(mirrored.place, self._notebook, address), self._store.clock.now(), secrets.token_hex(8)
+        destination, now, key = (
+            Destination(mirrored.place, self._notebook, address),
+            self._store.clock.now(),
+            secrets.token_hex(8),
+        )
 
         def commit(tx: Tx) -> tuple[str, list[Retraction]]:
             taken: list[Retraction] = []
@@ -309,7 +313,7 @@ class MemoryBook:
                     taken += exclude_turns(self._store, tx, turns, provider.name, key, now=now)
             mark_forgotten(tx, provider.name, now=now)
             data, whose = {"id": entry.id, "old": entry.text}, self._notebook.person
-            ticket = provider.outbox.put(tx, spot, "correct", key, right, data, whose, now=now)
+            ticket = provider.outbox.put(tx, destination, "correct", key, right, data, whose, now=now)
             if ticket is None:  # the commit is rolled back
                 raise ProviderError(f"{provider.name} takes nothing at present", hint="`hermes memory status` says why")
             return ticket, taken
@@ -317,7 +321,7 @@ class MemoryBook:
         ticket, taken = await self._store.write(commit)
         queued = [one for each in taken if each.provider == provider.name for one in each.queued]
         self._deliver()
-        await provider.flush_all([spot.lane, *(one.lane for one in queued)], DELIVERY_WAIT_SECONDS)
+        await provider.flush_all([destination.lane, *(one.lane for one in queued)], DELIVERY_WAIT_SECONDS)
         tickets = [ticket, *(one.ticket for one in queued)]
         settled = await self._store.read(lambda tx: _settled(tx, provider.outbox.queue, tickets))
         return Forgotten(settled, tuple(_staying(provider.name, taken)))

@@ -38,7 +38,7 @@ from hermes.memory.offered import (
     storable_reasons,
     usable_tools,
 )
-from hermes.memory.outbox import Spot
+from hermes.memory.outbox import Destination
 from hermes.memory.plugin_thread import Deadline, Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
@@ -138,7 +138,7 @@ class Memory:
             title = told_title(tx, self._conversation.session_id, self._conversation.title)
             self._conversation = replace(self._conversation, title=title)
         spoken = [(message, self._speaker_of(message)) for message in messages]
-        self._turn = self.provider.outbox.said(tx, self._spot, spoken, now=self._clock_now())
+        self._turn = self.provider.outbox.said(tx, self._destination, spoken, now=self._clock_now())
         self._forgotten_at = forgotten_at(tx, self.provider.name)
         self._replies_marked_at = replies_marked_at(tx, self.provider.name)
         self._fetched_since = min(self._forgotten_at, self._clock_now())
@@ -159,13 +159,13 @@ class Memory:
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, also one that the person stopped. If the owner forgot words since the turn began, the reply
         may contain them and stays out of memory."""
-        outbox, spot, now = self.provider.outbox, self._spot, self._clock_now()
+        outbox, destination, now = self.provider.outbox, self._destination, self._clock_now()
         if replies_marked_at(tx, self.provider.name) != self._replies_marked_at:
-            self.provider.store.incognito.leave_out(tx, spot.place, message.id)
-            outbox.turn_over(tx, spot, self._turn, now=now)
+            self.provider.store.incognito.leave_out(tx, destination.place, message.id)
+            outbox.turn_over(tx, destination, self._turn, now=now)
         else:
             agent = self._speaker if self._speaker.is_agent else None
-            outbox.replied(tx, spot, message, self._turn, now=now, agent=agent)
+            outbox.replied(tx, destination, message, self._turn, now=now, agent=agent)
         self._asked = ()
         self._record(tx)
 
@@ -246,18 +246,18 @@ class Memory:
     async def turn_over(self) -> None:
         """End a turn. Without a reply, rows held for one are released. With the pace "turn", wait until the turn's
         rows are delivered, within the deadline `delivered`."""
-        spot, turn, provider = self._spot, self._turn, self.provider
-        if spot.asked:
+        destination, turn, provider = self._destination, self._turn, self.provider
+        if destination.asked:
             self._asked = ()
             now = self._clock_now()
 
             def let_go(tx: Tx) -> None:
-                provider.outbox.turn_over(tx, spot, turn, now=now)
+                provider.outbox.turn_over(tx, destination, turn, now=now)
                 self._record(tx)
 
             await provider.write_beside(let_go, "letting a question go")
         provider.turn_over(self._conversation.session_id)
-        if spot.address is not None and spot.address.pace == "turn":
+        if destination.address is not None and destination.address.pace == "turn":
             await self.flush(provider.deadlines.delivered)
 
     def after_turn(self, messages: Sequence[Message]) -> None:
@@ -273,12 +273,12 @@ class Memory:
 
     async def delegated(self, task: str, result: str) -> None:
         """Record a sub-agent's work, unless the session was deleted meanwhile."""
-        spot, key, now, store = self._spot, secrets.token_hex(8), self._clock_now(), self.provider.store
+        destination, key, now, store = self._destination, secrets.token_hex(8), self._clock_now(), self.provider.store
         text, data = result[:MAX_DELEGATED_CHARS], {"task": task[:MAX_DELEGATED_CHARS]}
 
         def record(tx: Tx) -> None:
-            if store.sessions.exists(tx, spot.place):
-                self.provider.outbox.put(tx, spot, "delegation", key, text, data, None, now=now)
+            if store.sessions.exists(tx, destination.place):
+                self.provider.outbox.put(tx, destination, "delegation", key, text, data, None, now=now)
 
         await store.write(record)
 
@@ -299,15 +299,15 @@ class Memory:
 
     async def flush(self, seconds: float) -> None:
         """Wait up to `seconds` until the due outbox rows of this conversation are delivered."""
-        await self.provider.flush(self._spot.lane, seconds)
+        await self.provider.flush(self._destination.lane, seconds)
 
     async def undoing(self) -> None:
         """Prepare an undo: record the kinds of entries that the provider accepts now, which may have changed."""
-        spot, now, outbox = self._spot, self._clock_now(), self.provider.outbox
-        address = spot.address or await self.provider.find_address(spot.place, spot.about)
+        destination, now, outbox = self._destination, self._clock_now(), self.provider.outbox
+        address = destination.address or await self.provider.find_address(destination.place, destination.about)
 
         def keep(tx: Tx) -> None:
-            outbox.settle_known(tx, replace(spot, address=address), now=now)
+            outbox.settle_known(tx, replace(destination, address=address), now=now)
 
         if address is not None:
             await self.provider.write_beside(keep, "keeping an address")
@@ -340,10 +340,10 @@ class Memory:
     # The provider's session: opened when first needed, one call at a time, prepared in the background.
 
     @property
-    def _spot(self) -> Spot:
+    def _destination(self) -> Destination:
         """The conversation, with its address while the session is open."""
         address = None if self._opened is None else self._opened.address
-        return Spot(self._conversation.session_id, self._conversation, address, self._asked)
+        return Destination(self._conversation.session_id, self._conversation, address, self._asked)
 
     async def _open(self, deadline: Deadline) -> OpenedMemory | None:
         """Return the session, or None if it is not open by the deadline; then it opens for the next turn."""
@@ -385,7 +385,9 @@ class Memory:
         self._opened = found.value
         self._prepare(None)
         provider.mirror_soon(Mirrored.of(self._notes, conversation), None)
-        provider.background.begin(provider.address_place(self._spot, found.value.address), "addressing a conversation")
+        provider.background.begin(
+            provider.address_place(self._destination, found.value.address), "addressing a conversation"
+        )
 
     async def _ask(
         self,
@@ -427,9 +429,9 @@ class Memory:
             keep_injection(tx, made)
 
     async def _release(self) -> None:
-        spot, outbox, now = self._spot, self.provider.outbox, self._clock_now()
-        if spot.address is not None and (spot.asked or spot.address.pace not in ("async", "turn")):
-            await self.provider.write_beside(lambda tx: outbox.release(tx, spot, now=now), "letting entries go")
+        destination, outbox, now = self._destination, self.provider.outbox, self._clock_now()
+        if destination.address is not None and (destination.asked or destination.address.pace not in ("async", "turn")):
+            await self.provider.write_beside(lambda tx: outbox.release(tx, destination, now=now), "letting entries go")
             self.provider.wake.set()
 
     def _report(self, hook: str, flaw: str) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Dead, Defect, Done, Item, ItemOutcome, Postponed, Retry, backoff
 from hermes.db.queue_items import Isolation, drop, prune, stats
-from hermes.db.worker import QueueWorker, Work, WorkerTerms
+from hermes.db.worker import QueueWorker, Work, WorkerOptions
 from hermes.fence import strip_fences
 from hermes.memory.active import ActiveProvider
 from hermes.memory.forgetting import describe_undo, mark_forgotten
@@ -74,7 +74,7 @@ class Deliveries(Work):
             provider.outbox.queue,
             self,
             owner=owner,
-            terms=WorkerTerms(ttl=LEASE_SECONDS, batch=MAX_BATCH_ENTRIES, at_once=at_once, keeps_lost=True),
+            terms=WorkerOptions(ttl=LEASE_SECONDS, batch=MAX_BATCH_ENTRIES, at_once=at_once, keeps_lost=True),
             chance=chance,
             wake=provider.wake,
             isolation=self.isolation,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.memory.notes import Notes, NotesFile, find_entries
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.values import Address, Conversation, Notebook, Speaker
 from hermes.scope import OWNER, Group, Guest, Owner, Scope
 from hermes.store.memory_rows import get_value, set_value
@@ -82,11 +82,11 @@ def mirror_notes(
         for target in read
         for change in _compare(tx, outbox.provider, mirrored.kept_as(target), target, read[target], first)
     ]
-    spot = Spot(mirrored.place, mirrored.notebook, address)
+    destination = Destination(mirrored.place, mirrored.notebook, address)
     for change in found:
         data = {"target": change.target, "action": change.action, "old": change.old[:MAX_NOTE_CHARS]}
         text, whose = change.text[:MAX_NOTE_CHARS], mirrored.notebook.person
-        outbox.put(tx, spot, "note", secrets.token_hex(8), text, data, whose, now=now)
+        outbox.put(tx, destination, "note", secrets.token_hex(8), text, data, whose, now=now)
     return len(found)
 
 

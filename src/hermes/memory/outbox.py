@@ -37,7 +37,7 @@ def queue_name(provider: str) -> str:
     return f"memory:{provider}"
 
 
-class Spot(Struct, frozen=True):
+class Destination(Struct, frozen=True):
     """A place, its address if this process knows it, and the messages of the turn that is running there."""
 
     place: str
@@ -77,39 +77,43 @@ class Outbox(Struct, frozen=True):
     def queue(self) -> str:
         return queue_name(self.provider)
 
-    def settle_spot(self, tx: Tx, spot: Spot, *, now: float) -> Spot:
-        """Store a place and its address, and return the spot with an address: this process's, or the stored one.
+    def settle_destination(self, tx: Tx, destination: Destination, *, now: float) -> Destination:
+        """Store a place and its address, and return the destination with an address: this process's, or the stored one.
 
         Entries that waited for the address get it, in order. If it changed, the current question moves to the new
         address, where its reply will go; earlier entries keep the old one.
         """
-        known = find_place(tx, self.provider, spot.place)
-        about = spot.about.to_json()
+        known = find_place(tx, self.provider, destination.place)
+        about = destination.about.to_json()
         if known is not None and known.about.get("directory"):
             about["directory"] = known.about["directory"]  # the directory in which it began, wherever it continues
-        address = None if spot.address is None else spot.address.to_json()
+        address = None if destination.address is None else destination.address.to_json()
         if known is None or known.about != about or (address is not None and known.address != address):
-            set_place(tx, self.provider, spot.place, about, address, address and address["data"])
-        if known is None or spot.address is None or known.address == address:
+            set_place(tx, self.provider, destination.place, about, address, address and address["data"])
+        if known is None or destination.address is None or known.address == address:
             kept = None if known is None or known.address is None else Address.from_json(known.address)
-            return replace(spot, address=spot.address or kept)
+            return replace(destination, address=destination.address or kept)
         if known.address is None:
-            self.join_waiting(tx, spot, spot.address)
+            self.join_waiting(tx, destination, destination.address)
         else:
             queue.release(tx, self.queue, known.address["lane"], now=now)  # nothing else releases the old lane
-        keys, not_before = [f"said:{message}" for message in spot.asked], now + _hold(spot.address)
-        self._withdraw_unwanted(tx, (find(tx, self.queue, key) for key in keys), spot.address)
-        patch = {"address": spot.address.data}
-        move_items(tx, self.queue, keys, spot.address.lane, not_before=not_before, patch=patch)
-        return spot
+        keys, not_before = [f"said:{message}" for message in destination.asked], now + _hold(destination.address)
+        self._withdraw_unwanted(tx, (find(tx, self.queue, key) for key in keys), destination.address)
+        patch = {"address": destination.address.data}
+        move_items(tx, self.queue, keys, destination.address.lane, not_before=not_before, patch=patch)
+        return destination
 
-    def settle_known(self, tx: Tx, spot: Spot, *, now: float) -> Spot | None:
+    def settle_known(self, tx: Tx, destination: Destination, *, now: float) -> Destination | None:
         """Do the same for a place that is already stored. Return None if it was deleted with its session."""
-        return None if find_place(tx, self.provider, spot.place) is None else self.settle_spot(tx, spot, now=now)
+        return (
+            None
+            if find_place(tx, self.provider, destination.place) is None
+            else self.settle_destination(tx, destination, now=now)
+        )
 
-    def join_waiting(self, tx: Tx, spot: Spot, address: Address) -> None:
+    def join_waiting(self, tx: Tx, destination: Destination, address: Address) -> None:
         """Give waiting entries their address, and drop those that the provider does not want."""
-        lane = waiting_lane(spot.place)
+        lane = waiting_lane(destination.place)
         after = 0
         while page := items(tx, self.queue, "waiting", lane=lane, after_id=after):
             self._withdraw_unwanted(tx, page, address)
@@ -124,56 +128,58 @@ class Outbox(Struct, frozen=True):
         }
         return {place: known for place, known in found.items() if known is not None}
 
-    def said(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
+    def said(self, tx: Tx, destination: Destination, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
         """Queue the messages of people in a turn, one row each. Return the number of the turn, from 1."""
-        spot = self._settle_for("said", tx, spot, now=now)
-        turn = count_turn(tx, self.provider, spot.place, messages[-1][0].id)
-        if spot.wants("said"):
+        destination = self._settle_for("said", tx, destination, now=now)
+        turn = count_turn(tx, self.provider, destination.place, messages[-1][0].id)
+        if destination.wants("said"):
             mark_told(tx, self.provider, [message.id for message, _ in messages])
-            not_before = now + _hold(spot.address)
+            not_before = now + _hold(destination.address)
             for message, speaker in messages:
-                self._enqueue_said(tx, spot, message, speaker, now=now, not_before=not_before)
+                self._enqueue_said(tx, destination, message, speaker, now=now, not_before=not_before)
         return turn
 
     def replied(
-        self, tx: Tx, spot: Spot, message: Message, turn: int, *, now: float, agent: Speaker | None = None
+        self, tx: Tx, destination: Destination, message: Message, turn: int, *, now: float, agent: Speaker | None = None
     ) -> None:
         """Queue a reply, to another agent if one is given, and release what the flush policy allows. Replies that only
         quote memory are skipped."""
-        spot = self._settle_for("reply", tx, spot, now=now)
-        if spot.wants("reply") and message.finish_reason != ECHO:
+        destination = self._settle_for("reply", tx, destination, now=now)
+        if destination.wants("reply") and message.finish_reason != ECHO:
             mark_told(tx, self.provider, [message.id])
-            self._enqueue_reply(tx, spot, message, now=now, not_before=now + MAX_HOLD_SECONDS, agent=agent)
-        self.release_by_pace(tx, spot, turn, now=now)
+            self._enqueue_reply(tx, destination, message, now=now, not_before=now + MAX_HOLD_SECONDS, agent=agent)
+        self.release_by_pace(tx, destination, turn, now=now)
 
-    def take_in(self, tx: Tx, spot: Spot, messages: Sequence[tuple[Message, Speaker]], *, now: float) -> int:
+    def take_in(
+        self, tx: Tx, destination: Destination, messages: Sequence[tuple[Message, Speaker]], *, now: float
+    ) -> int:
         """Queue earlier messages and replies after all pending rows. Return how many of them are new to the
         provider."""
-        spot = self.settle_spot(tx, spot, now=now)
+        destination = self.settle_destination(tx, destination, now=now)
         new = mark_told(tx, self.provider, [message.id for message, _ in messages])
         for message, speaker in messages:
             if message.id in new and message.role == "user":
-                self._enqueue_said(tx, spot, message, speaker, now=now, not_before=now)
+                self._enqueue_said(tx, destination, message, speaker, now=now, not_before=now)
             elif message.id in new:
-                self._enqueue_reply(tx, spot, message, now=now, not_before=now)
+                self._enqueue_reply(tx, destination, message, now=now, not_before=now)
         return len(new)
 
-    def turn_over(self, tx: Tx, spot: Spot, turn: int, *, now: float) -> None:
+    def turn_over(self, tx: Tx, destination: Destination, turn: int, *, now: float) -> None:
         """End a turn without a reply: release what the flush policy allows."""
-        if known := self.settle_known(tx, spot, now=now):
+        if known := self.settle_known(tx, destination, now=now):
             self.release_by_pace(tx, known, turn, now=now)
 
-    def release_by_pace(self, tx: Tx, spot: Spot, turn: int = 1, *, now: float) -> None:
+    def release_by_pace(self, tx: Tx, destination: Destination, turn: int = 1, *, now: float) -> None:
         """Release held rows if the flush policy (`pace`) allows it after this turn."""
-        address = spot.address
+        address = destination.address
         if address is None or address.pace == "session" or (isinstance(address.pace, int) and turn % address.pace):
             return
-        self.release(tx, spot, now=now)
+        self.release(tx, destination, now=now)
 
     def put(
         self,
         tx: Tx,
-        spot: Spot,
+        destination: Destination,
         kind: EntryKind,
         key: str,
         text: str,
@@ -184,13 +190,13 @@ class Outbox(Struct, frozen=True):
     ) -> str | None:
         """Queue an entry by value, and release it and all rows held before it. Return its ticket, or None if the
         provider does not want such entries. Repeating a key has no effect."""
-        spot = self.settle_spot(tx, spot, now=now)
-        if not spot.wants(kind):
+        destination = self.settle_destination(tx, destination, now=now)
+        if not destination.wants(kind):
             return None
         payload = {"text": text, "data": data, "speaker": None if speaker is None else speaker.to_json()}
         ticket = f"{kind}:{key}"
-        self._enqueue(tx, spot, kind, ticket, payload, now=now, not_before=now)
-        self.release(tx, spot, now=now)
+        self._enqueue(tx, destination, kind, ticket, payload, now=now, not_before=now)
+        self.release(tx, destination, now=now)
         return ticket
 
     def forget(self, tx: Tx, session_id: str, *, now: float) -> bool:
@@ -205,15 +211,15 @@ class Outbox(Struct, frozen=True):
         enqueue_wish(tx, self.provider, known, "forget", cause, data, now=now)
         return True
 
-    def release(self, tx: Tx, spot: Spot, *, now: float) -> None:
+    def release(self, tx: Tx, destination: Destination, *, now: float) -> None:
         """Release all held rows of the lane; rows that were tried keep their time."""
-        queue.release(tx, self.queue, spot.lane, now=now)
+        queue.release(tx, self.queue, destination.lane, now=now)
 
-    def _settle_for(self, kind: EntryKind, tx: Tx, spot: Spot, *, now: float) -> Spot:
+    def _settle_for(self, kind: EntryKind, tx: Tx, destination: Destination, *, now: float) -> Destination:
         """Do `settle_spot`, but keep entries that the stored address does not want until this process knows the
         current address."""
-        settled = self.settle_spot(tx, spot, now=now)
-        return settled if spot.address is not None or settled.wants(kind) else spot
+        settled = self.settle_destination(tx, destination, now=now)
+        return settled if destination.address is not None or settled.wants(kind) else destination
 
     def _withdraw_unwanted(self, tx: Tx, entries: Iterable[Item | None], address: Address) -> None:
         """Withdraw entries that the provider does not want, and mark their messages as unsent."""
@@ -222,15 +228,15 @@ class Outbox(Struct, frozen=True):
         unmark_told(tx, self.provider, [item.payload["message"] for item in gone if "message" in item.payload])
 
     def _enqueue_said(
-        self, tx: Tx, spot: Spot, message: Message, speaker: Speaker, *, now: float, not_before: float
+        self, tx: Tx, destination: Destination, message: Message, speaker: Speaker, *, now: float, not_before: float
     ) -> None:
         payload = {"message": message.id, "speaker": speaker.to_json()}
-        self._enqueue(tx, spot, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
+        self._enqueue(tx, destination, "said", f"said:{message.id}", payload, now=now, not_before=not_before)
 
     def _enqueue_reply(
         self,
         tx: Tx,
-        spot: Spot,
+        destination: Destination,
         message: Message,
         *,
         now: float,
@@ -241,14 +247,31 @@ class Outbox(Struct, frozen=True):
         payload: dict[str, Json] = {"message": message.id, "data": data}
         if agent is not None:
             payload["speaker"] = agent.to_json()
-        self._enqueue(tx, spot, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
+        self._enqueue(tx, destination, "reply", f"reply:{message.id}", payload, now=now, not_before=not_before)
 
     def _enqueue(
-        self, tx: Tx, spot: Spot, kind: EntryKind, key: str, payload: dict[str, Json], *, now: float, not_before: float
+        self,
+        tx: Tx,
+        destination: Destination,
+        kind: EntryKind,
+        key: str,
+        payload: dict[str, Json],
+        *,
+        now: float,
+        not_before: float,
     ) -> None:
-        address = None if spot.address is None else spot.address.data
+        address = None if destination.address is None else destination.address.data
         row = {**payload, "kind": kind, "key": secrets.token_hex(16), "address": address}
-        queue.enqueue(tx, self.queue, spot.lane, key, row, now=now, session_id=spot.session_id, not_before=not_before)
+        queue.enqueue(
+            tx,
+            self.queue,
+            destination.lane,
+            key,
+            row,
+            now=now,
+            session_id=destination.session_id,
+            not_before=not_before,
+        )
 
 
 class QueuedWish(Struct, frozen=True):

@@ -18,7 +18,7 @@ from hermes.clock import Clock
 from hermes.db.engine import Tx
 from hermes.db.queue_items import find
 from hermes.errors import HermesError, ProviderError
-from hermes.memory.outbox import Outbox, Spot
+from hermes.memory.outbox import Destination, Outbox
 from hermes.memory.plugin_thread import MAX_ERROR_CHARS, DaemonPool
 from hermes.memory.provider import Acquaintance, MemoryPlugin
 from hermes.memory.registry import find_provider
@@ -176,8 +176,8 @@ class PluginHost(Struct, frozen=True):
                 raise ProviderError(f"memory knows no conversation {session_id}", hint="")
             if self.store.incognito.is_on(tx, session_id):
                 raise ProviderError("the conversation is incognito: nothing of it is kept", hint="")
-            spot = Spot(session_id, Conversation.from_json(known.about))
-            ticket = self.outbox.put(tx, spot, "own", key, "", data, speaker, now=self.clock.now())
+            destination = Destination(session_id, Conversation.from_json(known.about))
+            ticket = self.outbox.put(tx, destination, "own", key, "", data, speaker, now=self.clock.now())
             if ticket is None:
                 raise ProviderError("the provider's address does not want entries of its own", hint="")
             return ticket

@@ -229,13 +229,13 @@ class Dialog(Protocol):
     def say(self, text: str) -> None: ...
 
 
-class Desk(Protocol):
+class PluginConsole(Protocol):
     """The console of a plugin's commands."""
 
     @property
     def dialog(self) -> Dialog: ...
 
-    def of_profile(self, name: str) -> Desk:
+    def of_profile(self, name: str) -> PluginConsole:
         """Return the console of another profile of this installation, such as `default`."""
 
     @property
@@ -352,7 +352,7 @@ class MemoryPlugin(ABC):
         """Return the effects of assigning an account to the peer `name`. Raises HermesError if that is refused."""
         raise ProviderError(f"{self.name} maps no accounts", hint="")
 
-    def map_account(self, desk: Desk, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
+    def map_account(self, console: PluginConsole, preview: MappingPreview, *, merge: bool, is_me: bool) -> None:
         """Assign an account to another peer, as previewed. `merge`: move what is known of the previous peer to the new
         one. `is_me`: the owner says that the account is his own."""
         raise ProviderError(f"{self.name} maps no accounts", hint="")
@@ -362,14 +362,14 @@ class MemoryPlugin(ABC):
         network. They are shown when a gateway starts, by `hermes memory status` and by `hermes doctor`."""
         return ()
 
-    def setup(self, desk: Desk, arguments: Sequence[str]) -> None:
+    def setup(self, console: PluginConsole, arguments: Sequence[str]) -> None:
         """Ask a person for the configuration, and save it. `arguments` come from the command line; a HermesError means
         that nothing was saved. By default, ask for each of `settings`."""
         if arguments:
             raise UsageError(f"{self.name} takes no options here", hint="")
-        ask = desk.dialog.ask
+        ask = console.dialog.ask
         if asked := {row.key: ask(row.help, str(row.default), secret=row.secret) for row in self.settings}:
-            desk.dialog.say(f"Saved in {self.save_config(asked)}.")
+            console.dialog.say(f"Saved in {self.save_config(asked)}.")
 
     def find_remembered(self, wording: Wording) -> Holding:
         """Find items that contain these words, a few hundred at a time, without changing anything."""
@@ -393,7 +393,7 @@ class MemoryPlugin(ABC):
         fine."""
         raise NotImplementedError(f"{self.name} cannot delete what it holds")
 
-    def commands(self, desk: Desk) -> Any | None:
+    def commands(self, console: PluginConsole) -> Any | None:
         """Return a `typer.Typer` for `hermes <name> …`. Called while this provider is chosen."""
         return None
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from hermes.memory_server.db.patience import Threads, asker
+from hermes.memory_server.db.scheduling import Threads, scheduled_client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -16,7 +16,7 @@ _threads = Threads(1, "memory-compute")
 
 async def compute(run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run the function in a thread, so that the event loop stays free. Clients that used little time go first."""
-    who = asker.get()
+    who = scheduled_client.get()
 
     def timed() -> T:
         begun = time.thread_time()

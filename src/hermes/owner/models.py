@@ -37,7 +37,7 @@ class MemoryModelState(Struct, frozen=True):
     described: Sequence[str] = ()
 
 
-class MemoryModelDesk(Protocol):
+class MemoryModelConsole(Protocol):
     """Access of the page to the memory server's model, through the code of a command. Blocks."""
 
     def read(self, app: App) -> MemoryModelState: ...

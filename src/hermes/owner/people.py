@@ -34,8 +34,8 @@ def mark_owner(app: App, people: Sequence[Acquaintance]) -> None:
     write_store(app, mark_all)
 
 
-class ProfileDesk(Struct, frozen=True):
-    """The part of `hermes.memory.provider.Desk` that depends on a profile alone."""
+class ProfileConsole(Struct, frozen=True):
+    """The part of `hermes.memory.provider.PluginConsole` that depends on a profile alone."""
 
     app: App
 

@@ -19,7 +19,7 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.llm.tokens import view_tokens
 from hermes.scope import OWNER
-from hermes.slash.here import Again, Answer, Beginning, Here, Say, Word, agent_of, console_of, read_number
+from hermes.slash.context import Again, Answer, Beginning, CommandContext, Say, Word, agent_of, console_of, read_number
 from hermes.store.memory_rows import hide_title
 from hermes.store.usage import describe_length, describe_usage, read_usage
 from hermes.types import LiveView, Message, ToolCall
@@ -41,11 +41,11 @@ NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversa
 COMPRESSED = "The compression was done before it could be stopped."
 
 
-async def begin_new(here: Here, _: str) -> str:
+async def begin_new(here: CommandContext, _: str) -> str:
     return await here.begin_session()
 
 
-async def title(here: Here, text: str) -> str:
+async def title(here: CommandContext, text: str) -> str:
     title, place = " ".join(text.split()), await here.place()
     if len(title) > MAX_TITLE_CHARS:
         raise UsageError(f"a title has at most {MAX_TITLE_CHARS} characters")
@@ -79,25 +79,25 @@ async def _set_title(agent: Agent, title: str) -> None:
         await agent.memory.retitled(title)
 
 
-async def list_sessions(here: Here, _: str) -> str:
+async def list_sessions(here: CommandContext, _: str) -> str:
     return await console_of(here).list_sessions()
 
 
-async def resume(here: Here, name: str) -> str:
+async def resume(here: CommandContext, name: str) -> str:
     wanted = name or await console_of(here).choose_session()
     return await console_of(here).resume(wanted) if wanted else ""
 
 
-async def recent_sessions(here: Here, typed: str) -> Sequence[Word]:
+async def recent_sessions(here: CommandContext, typed: str) -> Sequence[Word]:
     return await console_of(here).recent_sessions(typed)
 
 
-async def stop(_here: Here, _: str) -> str:
+async def stop(_here: CommandContext, _: str) -> str:
     """Report that nothing runs; if something did, the surface has stopped it before."""
     return NOT_RUNNING
 
 
-async def compress(here: Here, focus: str) -> str:
+async def compress(here: CommandContext, focus: str) -> str:
     agent = await agent_of(here, "there is nothing to compress yet")
     store, session_id = agent.store, agent.session_id
     before = await store.read(lambda tx: store.compressions.epoch(tx, session_id))
@@ -108,14 +108,14 @@ async def compress(here: Here, focus: str) -> str:
     return NOT_COMPRESSED if after == before else COMPRESSED
 
 
-async def retract(here: Here, text: str) -> str:
+async def retract(here: CommandContext, text: str) -> str:
     count = read_number(text) if text else 1
     if not 1 <= count <= MAX_UNDO_TURNS:
         raise UsageError(f"/undo takes a number of turns from 1 to {MAX_UNDO_TURNS}, not '{text[:MAX_QUOTED_CHARS]}'")
     return await undo(await agent_of(here, NOTHING_SAID), count, here.cause, here.stop, here.may_take_back)
 
 
-async def retry(here: Here, text: str) -> Again:
+async def retry(here: CommandContext, text: str) -> Again:
     if text:
         raise UsageError("/retry takes nothing after it", hint="`/undo` takes the message back, to say another one")
     agent = await agent_of(here, NOTHING_SAID)
@@ -126,7 +126,7 @@ async def retry(here: Here, text: str) -> Again:
     return Again(here.cause, last.said[-1].content or "")
 
 
-async def edit(here: Here, text: str) -> Answer:
+async def edit(here: CommandContext, text: str) -> Answer:
     begun = text or await _last_said(here)
     edited = await console_of(here).edit(begun)
     if edited is None:
@@ -136,7 +136,7 @@ async def edit(here: Here, text: str) -> Answer:
     return UNCHANGED if not text and edited.strip() == begun.strip() else Say(edited.strip())
 
 
-async def _last_said(here: Here) -> str:
+async def _last_said(here: CommandContext) -> str:
     """Return the person's last message; "" if no message was sent."""
     place = await here.place()
     if isinstance(place, Beginning):
@@ -145,7 +145,7 @@ async def _last_said(here: Here) -> str:
     return next((m.content for m in reversed(view.messages) if m.role == "user" and m.content), "")
 
 
-async def status(here: Here, _: str) -> str:
+async def status(here: CommandContext, _: str) -> str:
     agent = await here.place()
     if isinstance(agent, Beginning):
         return BEGINS
@@ -166,7 +166,7 @@ def _window(agent: Agent, view: LiveView) -> str:
     return f"~{used:,} of {window:,} tokens ({round(100 * used / window)} %)"
 
 
-async def usage(here: Here, _: str) -> str:
+async def usage(here: CommandContext, _: str) -> str:
     agent = await here.place()
     if isinstance(agent, Beginning):
         return BEGINS
@@ -177,7 +177,7 @@ async def usage(here: Here, _: str) -> str:
     return "\n".join([describe_length(counted, view.epoch), f"window {_window(agent, view)}", *describe_usage(counted)])
 
 
-async def leave(here: Here, _: str) -> str:
+async def leave(here: CommandContext, _: str) -> str:
     console_of(here).leave()
     return ""
 
@@ -196,7 +196,7 @@ class _Made(Struct, frozen=True):
     asked: int
 
 
-async def unfold(here: Here, text: str) -> str:
+async def unfold(here: CommandContext, text: str) -> str:
     place = await here.place()
     view = None if isinstance(place, Beginning) else await place.store.view(place.session_id)
     made = _calls(view.messages) if view is not None else []

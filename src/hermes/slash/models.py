@@ -11,7 +11,7 @@ from hermes.agent.loop import unless_stopped
 from hermes.errors import ModelError, UsageError
 from hermes.llm.discover import ListedModel, ModelOffer
 from hermes.scope import OWNER
-from hermes.slash.here import Beginning, Here, Word
+from hermes.slash.context import Beginning, CommandContext, Word
 from hermes.store.session_settings import ChosenModel, set_chosen_model
 
 DEFAULT = "default"
@@ -26,7 +26,7 @@ HOW_TO_SEE = "`/model` lists what there is"
 HOW_TO_KEEP = "`hermes config set model.default NAME` changes the default."
 
 
-async def model(here: Here, name: str) -> str:
+async def model(here: CommandContext, name: str) -> str:
     place = await here.place()
     if here.surface == "chat" and isinstance(place, Agent) and place.scope != OWNER:
         raise UsageError(OWNERS)
@@ -44,7 +44,7 @@ async def _switch(place: Agent | Beginning, name: str) -> str:
     return " ".join(part for part in told if part)
 
 
-async def model_words(here: Here, _typed: str) -> Sequence[Word]:
+async def model_words(here: CommandContext, _typed: str) -> Sequence[Word]:
     """Return the endpoint's models as completions. Typing does not wait for them."""
     offer = (await here.place()).offer
     if offer is None:

@@ -16,7 +16,7 @@ from hermes.errors import UsageError
 from hermes.memory.book import BookPage, Forgotten, MemoryBook, Remembering, describe_change
 from hermes.memory.values import FactSource, Wording
 from hermes.scope import OWNER, Group
-from hermes.slash.here import Beginning, Here, Word, read_number
+from hermes.slash.context import Beginning, CommandContext, Word, read_number
 from hermes.store.held_lease import LaneDoor
 
 MAX_QUOTED_CHARS, MAX_ENTRY_CHARS = 40, 300
@@ -56,9 +56,9 @@ OUTCOMES = {
 }
 
 
-async def memory(here: Here, text: str) -> str:
+async def memory(here: CommandContext, text: str) -> str:
     word, _, rest = text.partition(" ")
-    acts: dict[str, Callable[[Here, MemoryBook, str], Coroutine[None, None, str]]] = {
+    acts: dict[str, Callable[[CommandContext, MemoryBook, str], Coroutine[None, None, str]]] = {
         "": _list,
         "more": _list_more,
         "search": _search,
@@ -80,7 +80,7 @@ async def memory(here: Here, text: str) -> str:
     return UNCHANGED if told is None else told
 
 
-async def remember(here: Here, text: str) -> str:
+async def remember(here: CommandContext, text: str) -> str:
     """Note something about the person, in their own words."""
     place = await here.place()
     if not text:
@@ -92,7 +92,7 @@ async def remember(here: Here, text: str) -> str:
     return REMEMBERED_TEXT.format(_cut((await place.book.add(text)).text).rstrip("."))
 
 
-async def search(here: Here, text: str) -> str:
+async def search(here: CommandContext, text: str) -> str:
     """Search the memory, and the messages of sessions within the reach of this one."""
     place = await here.place()
     told = await unless_stopped(_search(here, place.book, text), here.stop)
@@ -103,7 +103,7 @@ async def search(here: Here, text: str) -> str:
     return "\n".join([told, "", SAID, *said]) if said else told
 
 
-async def forget(here: Here, text: str) -> str:
+async def forget(here: CommandContext, text: str) -> str:
     """Forget an entry, by its number or by words that it holds."""
     place = await here.place()
     if not text:
@@ -111,17 +111,17 @@ async def forget(here: Here, text: str) -> str:
     return await _forget(here, place.book, text)
 
 
-async def memory_words(_here: Here, _typed: str) -> Sequence[Word]:
+async def memory_words(_here: CommandContext, _typed: str) -> Sequence[Word]:
     return list(WORDS.items())
 
 
-async def _list(here: Here, book: MemoryBook, _: str) -> str:
+async def _list(here: CommandContext, book: MemoryBook, _: str) -> str:
     state = "off (incognito)" if await _is_incognito(await here.place()) else "on"
     told = await _show(book, None, "")
     return f"Memory is {state}.\n\n{told or '(nothing is noted yet)'}"
 
 
-async def _search(here: Here, book: MemoryBook, text: str) -> str:  # noqa: ARG001
+async def _search(here: CommandContext, book: MemoryBook, text: str) -> str:  # noqa: ARG001
     if not text:
         raise UsageError("which words?", hint="`/search WORDS`")
     return (
@@ -129,7 +129,7 @@ async def _search(here: Here, book: MemoryBook, text: str) -> str:  # noqa: ARG0
     )
 
 
-async def _list_more(here: Here, book: MemoryBook, _: str) -> str:  # noqa: ARG001
+async def _list_more(here: CommandContext, book: MemoryBook, _: str) -> str:  # noqa: ARG001
     if book.going_on is None:
         raise UsageError("there is no more", hint=NOT_LISTED)
     words, after = book.going_on
@@ -184,7 +184,7 @@ def _remarks(book: MemoryBook, page: BookPage) -> Sequence[str]:
     return ["Some of it cannot be read now."] if page.remarks else []
 
 
-async def _edit(here: Here, book: MemoryBook, rest: str) -> str:
+async def _edit(here: CommandContext, book: MemoryBook, rest: str) -> str:
     number, _, text = rest.partition(" ")
     entry = _chosen(book, number)
     if not text.strip():
@@ -196,7 +196,7 @@ async def _edit(here: Here, book: MemoryBook, rest: str) -> str:
     return f"Corrected. It said: {_cut(entry.text)}{OUTCOMES[settled]}"
 
 
-async def _forget(here: Here, book: MemoryBook, rest: str) -> str:
+async def _forget(here: CommandContext, book: MemoryBook, rest: str) -> str:
     number, _, sure = rest.partition(" ")
     if rest and not number.isdecimal():
         found = await _search(here, book, rest)
@@ -241,7 +241,7 @@ def _going(sources: Sequence[FactSource], replies: Sequence[str], titles: Mappin
     return [GOING, *lines] if lines else []
 
 
-async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+async def _why(here: CommandContext, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     entry = _chosen(book, rest)
     before = [
         f"You corrected it on {_date(at)}; it said: {_cut(wrong)}" for wrong, at in await book.corrected_from(entry)
@@ -253,7 +253,7 @@ async def _why(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *changes, *said])
 
 
-async def _undo(here: Here, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
+async def _undo(here: CommandContext, book: MemoryBook, rest: str) -> str:  # noqa: ARG001
     entry = _chosen(book, rest)
     undone = await book.changes(entry, undo=True)
     if not undone:

@@ -22,7 +22,7 @@ from hermes.db.engine import Tx
 from hermes.errors import HomeError, UsageError
 from hermes.files import creating, replacing
 from hermes.slash import acts, models, remembering
-from hermes.slash.here import Answer, Here, Surface, Word, agent_of, console_of, read_number
+from hermes.slash.context import Answer, CommandContext, Surface, Word, agent_of, console_of, read_number
 from hermes.store.export import to_json, to_jsonl, to_markdown
 from hermes.types import Compression, Message, Session
 
@@ -40,7 +40,7 @@ def _one_document(session: Session, messages: Iterable[Message], compressions: S
 FORMS: Mapping[str, Form] = {".md": to_markdown, ".json": _one_document, ".jsonl": to_jsonl}
 
 
-async def save(here: Here, text: str) -> str:
+async def save(here: CommandContext, text: str) -> str:
     name, forced = text.removesuffix(FORCE).strip(), text.endswith(FORCE)
     agent = await agent_of(here, NOTHING_SAID)
     store, session_id = agent.store, agent.session_id
@@ -65,7 +65,7 @@ async def save(here: Here, text: str) -> str:
     return f"Saved {count} {'message' if count == 1 else 'messages'} to {path}."
 
 
-async def copy(here: Here, text: str) -> str:
+async def copy(here: CommandContext, text: str) -> str:
     agent = await agent_of(here, NOTHING_SAID)
     view = await agent.store.view(agent.session_id)
     replies = [m.content for m in reversed(view.messages) if m.role == "assistant" and m.content]
@@ -82,7 +82,7 @@ async def copy(here: Here, text: str) -> str:
     return f"{what}, {len(found):,} characters, {how}."
 
 
-async def copy_words(_here: Here, _typed: str) -> Sequence[Word]:
+async def copy_words(_here: CommandContext, _typed: str) -> Sequence[Word]:
     return [("code", "The last code block alone.")]
 
 
@@ -141,7 +141,7 @@ MAX_QUOTED_CHARS = 40
 """How much of an unknown command's name the error repeats."""
 
 
-async def _help(here: Here, _: str) -> str:
+async def _help(here: CommandContext, _: str) -> str:
     offered = OFFERED[here.surface].values()
     if here.surface == "chat":  # chats use proportional fonts: columns would not align
         return "\n".join(f"/{command.usage}: {command.help}" for command in offered)
@@ -154,7 +154,7 @@ async def _help(here: Here, _: str) -> str:
     )
 
 
-async def _no_words(_here: Here, _typed: str) -> Sequence[Word]:
+async def _no_words(_here: CommandContext, _typed: str) -> Sequence[Word]:
     return ()
 
 
@@ -164,14 +164,14 @@ class Command(Struct, frozen=True):
     name: str
     takes: str
     help: str
-    run: Callable[[Here, str], Awaitable[Answer]]
+    run: Callable[[CommandContext, str], Awaitable[Answer]]
     where: tuple[Surface, ...] = ("terminal", "chat")
     overtakes: bool = False
     """Whether it runs at once, even during a turn. Other commands are queued like messages."""
     aliases: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     """Names of this command in other programs, for which the error suggests ours."""
-    words: Callable[[Here, str], Awaitable[Sequence[Word]]] = _no_words
+    words: Callable[[CommandContext, str], Awaitable[Sequence[Word]]] = _no_words
     """A function that returns completions for the typed argument. The caller drops those that do not match."""
 
     @property
@@ -272,7 +272,7 @@ class TypedCommand(Struct, frozen=True):
     command: Command
     rest: str
 
-    async def run(self, here: Here) -> Answer:
+    async def run(self, here: CommandContext) -> Answer:
         """Run the command. Raises UsageError for a mistake that the person can correct."""
         return await self.command.run(here, self.rest)
 
@@ -302,7 +302,7 @@ def unknown_command(surface: Surface, text: str) -> UsageError:
     return UsageError(f"there is no command /{name}{near}", hint=hint)
 
 
-async def complete(here: Here, typed: str) -> list[Word]:
+async def complete(here: CommandContext, typed: str) -> list[Word]:
     """Return completions of a command's name or argument, each with its meaning; empty for a plain message.
 
     Completions begin with the typed text; if there are none, they contain it.

@@ -32,7 +32,7 @@ from msgspec import Struct
 from hermes.errors import StoreBusyError, StoreGoneError
 from hermes.sqlite.connection import Opened, T, Tx, identity, translated, wait_for_lock
 from hermes.sqlite.reading import Readers, ReadLane
-from hermes.sqlite.scheduling import Asker, ThreadResult, asker, awaited_result, hand_back
+from hermes.sqlite.scheduling import ScheduledClient, ThreadResult, awaited_result, hand_back, scheduled_client
 
 LOG_TIMEOUT_SECONDS = 1.0
 RETRY_PAUSE_SECONDS = 0.05
@@ -67,7 +67,7 @@ class _Task(Struct, frozen=True):
     run: Callable[[Any], Any]
     answer: ThreadResult
     commits: bool
-    who: Asker | None
+    who: ScheduledClient | None
     is_heavy: bool
 
 
@@ -102,7 +102,7 @@ class Writer(Generic[Tx]):
         self._opened.tx.close()
 
     def _accept(self, run: Callable[[Tx], T], *, commits: bool) -> asyncio.Future[T]:
-        who = asker.get()
+        who = scheduled_client.get()
         task = _Task(run, awaited_result(), commits, who, is_heavy=who is not None and who.rank > 0)
         self._tasks.put(task)
         return task.answer.caller

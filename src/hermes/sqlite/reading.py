@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from hermes.errors import StoreStoppedError
 from hermes.sqlite.connection import Opened, T, Tx, translated
-from hermes.sqlite.scheduling import Threads, Turn, asker
+from hermes.sqlite.scheduling import Threads, Turn, scheduled_client
 
 STEPS_PER_CHECK, SLOW_STEPS_PER_CHECK = 50_000, 5_000
 """Number of SQLite virtual-machine steps between two progress callbacks, about a millisecond; fewer for slow reads,
@@ -136,7 +136,7 @@ class Readers(Generic[Tx]):
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on one consistent snapshot. It may be started more than once, and must have no effect outside."""
         reading = TimedRead(self._seconds)
-        who = asker.get()
+        who = scheduled_client.get()
         self._under_way += 1
         try:
             for place, (_, threads) in enumerate(self._lanes):

@@ -74,7 +74,7 @@ CANCEL_CHECK_SECONDS = 0.02
 """Time between two checks whether a slow read that waits for its turn was cancelled."""
 
 
-class Asker:
+class ScheduledClient:
     """A client that sends requests again and again, such as a connection, with its average CPU time per request."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Asker:
         return int(self._usual / LIGHT_CPU_SECONDS).bit_length()
 
 
-asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+scheduled_client: ContextVar[ScheduledClient | None] = ContextVar("asker", default=None)
 """The client whose request is being handled; None for our own reads."""
 
 

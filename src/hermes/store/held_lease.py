@@ -27,7 +27,7 @@ Step: TypeAlias = Callable[[Tx, float], T]
 """A function called as `step(tx, now)` in a transaction that has checked that we hold the lane."""
 log = logging.getLogger("hermes.leases")
 WAITING = "Waiting for another turn of this conversation, in another place."
-"""Shown to the person whose turn has waited for the lane for longer than `LaneTerms.notice_delay`."""
+"""Shown to the person whose turn has waited for the lane for longer than `LaneOptions.notice_delay`."""
 UNSAID = "Stopped while waiting: your message was not stored and is not part of the conversation."
 """Shown to the person who stopped a turn that still waited for the lane: their message was not stored."""
 
@@ -129,7 +129,7 @@ async def _release(store: Store, wanted: WantedLease, held: HeldLease) -> None:
         store.unreleased = {**lasting, wanted.name: held.lease}
 
 
-class LaneTerms(Struct, frozen=True):
+class LaneOptions(Struct, frozen=True):
     """Times in seconds. A lane is free `ttl` after its holder's last renewal. Waiting callers ask every `poll`, give up
     after `timeout`, and notify the person after `notice_delay`."""
 
@@ -174,7 +174,7 @@ class LaneDoor(Generic[T]):
     `begin` runs in the transaction that takes the lane. If it raises, the lane is not taken.
     """
 
-    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Step[T]) -> None:
+    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneOptions, begin: Step[T]) -> None:
         self._store = store
         self._session_id = session_id
         self._terms = terms
@@ -212,7 +212,7 @@ class LaneDoor(Generic[T]):
         self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
 
 
-def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneTerms, begin: Step[None]) -> WantedLease:
+def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneOptions, begin: Step[None]) -> WantedLease:
     def hold(tx: Tx) -> Lease | None:
         now = store.clock.now()
         lease = lanes.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=now)

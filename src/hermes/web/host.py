@@ -26,7 +26,7 @@ from hermes.memory.plugin_host import make_plugin
 from hermes.memory.provider import MemoryPlugin
 from hermes.memory.registry import NONE
 from hermes.owner.memory import OwnMemory
-from hermes.owner.models import MemoryModelDesk
+from hermes.owner.models import MemoryModelConsole
 from hermes.owner.status import quiet_host
 from hermes.settings import PROVIDER
 from hermes.store.memory_rows import get_health
@@ -71,7 +71,7 @@ class WebHost(Struct, frozen=True):
     probe: MemoryProbe
     model: Model
     agents: AgentCache
-    memory_model: MemoryModelDesk
+    memory_model: MemoryModelConsole
 
     @property
     def book(self) -> MemoryBook:
@@ -117,7 +117,7 @@ FINAL_DELIVERY_SECONDS = 5.0
 class HostKeeper:
     """Holds the host in force. Close it after the last request."""
 
-    def __init__(self, app: App, store: Store, door: WebDoor, memory_model: MemoryModelDesk) -> None:
+    def __init__(self, app: App, store: Store, door: WebDoor, memory_model: MemoryModelConsole) -> None:
         self._lock = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
         self._mark = _mark_of(app)
@@ -160,7 +160,7 @@ def _mark_of(app: App) -> str:
 
 
 def _open_host(
-    app: App, store: Store, door: WebDoor, memory_model: MemoryModelDesk, turns: LiveTurns | None = None
+    app: App, store: Store, door: WebDoor, memory_model: MemoryModelConsole, turns: LiveTurns | None = None
 ) -> WebHost:
     owner, model = new_owner(), open_speaker(app)
     memory = OwnMemory(app, store, owner, lanes=MAX_DELIVERY_LANES)

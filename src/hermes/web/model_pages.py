@@ -119,8 +119,8 @@ async def _try(host: WebHost, which: Which, form: PageForm) -> TriedModel | None
         async with asyncio.timeout(TRIAL_SECONDS):
             if which == "memory":
                 given = _memory_given(form)
-                desk = host.memory_model
-                return None if given["source"] == "off" else await asyncio.to_thread(desk.test, host.app, given)
+                console = host.memory_model
+                return None if given["source"] == "off" else await asyncio.to_thread(console.test, host.app, given)
             values = {row.key: Resolved(value, MADE, MADE) for row, value in _host_values(host.app, form)}
             found = {**host.app.settings.found, **values}
             model = open_model(replace(host.app, settings=Settings(found)))

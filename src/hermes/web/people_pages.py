@@ -16,7 +16,7 @@ from hermes.errors import HermesError, UsageError
 from hermes.gateway.platforms import SWITCHES
 from hermes.memory.plugin_host import guarded
 from hermes.memory.provider import Acquaintance, KnownAs, MappingPreview, MemoryPlugin
-from hermes.owner.people import ProfileDesk, read_people
+from hermes.owner.people import ProfileConsole, read_people
 from hermes.types import Json
 from hermes.web.drawing import page
 from hermes.web.host import WebHost, find_plugin
@@ -44,13 +44,13 @@ class Listener(Struct):
         self.said.append(text)
 
 
-class PageDesk(ProfileDesk, frozen=True):
-    """Implements `hermes.memory.provider.Desk` for a form, which has all answers."""
+class PageConsole(ProfileConsole, frozen=True):
+    """Implements `hermes.memory.provider.PluginConsole` for a form, which has all answers."""
 
     dialog: Listener = field(default_factory=Listener)
 
-    def of_profile(self, name: str) -> PageDesk:
-        return PageDesk(App.load(name), self.dialog)
+    def of_profile(self, name: str) -> PageConsole:
+        return PageConsole(App.load(name), self.dialog)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         self.dialog.said += [f"{label} {value}" for label, value in lines]
@@ -134,8 +134,8 @@ async def change(request: Request, form: PageForm) -> Response:
         if now.before != form.get("before"):
             raise UsageError(f"{now.account} is {now.before} by now", hint="Look at the change again")
         merge, is_me = form.get("memory") == "merge", bool(form.get("me"))
-        desk = PageDesk(host.app)
-        guarded(plugin.name, "map_account", lambda: plugin.map_account(desk, now, merge=merge, is_me=is_me))
+        console = PageConsole(host.app)
+        guarded(plugin.name, "map_account", lambda: plugin.map_account(console, now, merge=merge, is_me=is_me))
 
     async with keeper_of(request).editing:
         try:

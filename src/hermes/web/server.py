@@ -43,7 +43,7 @@ from hermes.memory.plugin_host import guarded
 from hermes.memory.registry import NONE
 from hermes.memory.values import Wording
 from hermes.owner.forgetting import FoundEverywhere, find_everywhere, forget_everywhere
-from hermes.owner.models import MemoryModelDesk
+from hermes.owner.models import MemoryModelConsole
 from hermes.owner.sessions import PlannedRemoval, describe_removal, plan_removal, remove_session
 from hermes.owner.status import read_outboxes
 from hermes.owner.waiting import list_entries
@@ -361,7 +361,7 @@ def make_app(keeper: HostKeeper, announce: Announce) -> ASGIApp:
 
 
 async def serve(
-    app: App, store: Store, memory_model: MemoryModelDesk, port: int, announce: Announce, stopping: asyncio.Event
+    app: App, store: Store, memory_model: MemoryModelConsole, port: int, announce: Announce, stopping: asyncio.Event
 ) -> None:
     """Serve on loopback until `stopping` is set. Raises UsageError if the port is in use."""
     with listen("127.0.0.1", port, "choose another --port") as listener:

@@ -35,7 +35,7 @@ from hermes.events import (
 from hermes.gateway.agent_cache import NOBODY, AgentCache
 from hermes.logs import SESSION
 from hermes.scope import OWNER
-from hermes.slash.here import Again, Say, Surface
+from hermes.slash.context import Again, Say, Surface
 from hermes.slash.table import find_command, unknown_command
 from hermes.store.store import Store
 from hermes.store.turns import NoRecord
@@ -123,7 +123,7 @@ class LiveTurn(Struct):
 
 
 class InBrowser(Struct, frozen=True):
-    """The context of a slash command on the page (implements `Here`)."""
+    """The context of a slash command on the page (implements `CommandContext`)."""
 
     agent: Agent
     stop: asyncio.Event

@@ -57,7 +57,7 @@ NO_INTENT = (
 T = TypeVar("T")
 
 
-class DiscordTerms(Struct, frozen=True):
+class DiscordOptions(Struct, frozen=True):
     """Options of the bot. With `marks_late`, a message that waited while no gateway ran is marked."""
 
     token: str
@@ -74,7 +74,7 @@ class Discord:
     name = NAME
     longest_message = MAX_MESSAGE_UNITS
 
-    def __init__(self, terms: DiscordTerms, clock: Clock) -> None:
+    def __init__(self, terms: DiscordOptions, clock: Clock) -> None:
         try:
             self._library = import_module("hermes.gateway.platforms.discord_client")
         except ModuleNotFoundError as error:

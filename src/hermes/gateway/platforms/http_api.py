@@ -43,7 +43,7 @@ from hermes.gateway.platforms.api_conversations import (
     read_history,
 )
 from hermes.gateway.platforms.api_door import Door, follow, limited_protocol, refuse_two_lengths
-from hermes.gateway.platforms.api_terms import MODES, ApiMemory, ApiTerms
+from hermes.gateway.platforms.api_options import MODES, ApiMemory, ApiOptions
 from hermes.gateway.platforms.api_wire import (
     MAX_CLIENT_NAME_CHARS,
     ApiError,
@@ -80,7 +80,7 @@ class HttpApi:
     longest_message = 1_000_000
     can_edit = False
 
-    def __init__(self, gateway: Gateway, clock: Clock, terms: ApiTerms) -> None:
+    def __init__(self, gateway: Gateway, clock: Clock, terms: ApiOptions) -> None:
         if not terms.key and not is_loopback(terms.host):
             raise SettingsError(
                 f"api.host is {terms.host!r}, which others can reach, but api.key is empty",

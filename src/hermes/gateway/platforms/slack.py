@@ -65,7 +65,7 @@ KINDS = "public_channel,private_channel,mpim,im"
 T = TypeVar("T")
 
 
-class SlackTerms(Struct, frozen=True):
+class SlackOptions(Struct, frozen=True):
     """Options of the bot. With `marks_late`, a message that waited while no gateway ran is marked."""
 
     bot_token: str
@@ -83,7 +83,7 @@ class Slack:
     name = NAME
     longest_message = MAX_MESSAGE_UNITS
 
-    def __init__(self, terms: SlackTerms, clock: Clock) -> None:
+    def __init__(self, terms: SlackOptions, clock: Clock) -> None:
         if not terms.app_token:
             raise SettingsError(
                 "`slack.bot_token` is set, but `slack.app_token` is not",
@@ -401,7 +401,7 @@ def log_of() -> logging.Logger:
     return library
 
 
-def _make_web_client(terms: SlackTerms) -> AsyncWebClient:
+def _make_web_client(terms: SlackOptions) -> AsyncWebClient:
     from slack_sdk.web.async_client import AsyncWebClient
 
     base_url = f"{terms.base_url.rstrip('/')}/"

@@ -50,7 +50,7 @@ T = TypeVar("T")
 Write: TypeAlias = "Callable[[str, Sequence[MessageEntity]], Awaitable[str]]"
 
 
-class TelegramTerms(Struct, frozen=True):
+class TelegramOptions(Struct, frozen=True):
     """Options of the bot. An empty `webhook_url` means polling."""
 
     token: str
@@ -73,7 +73,7 @@ class Telegram:
     longest_message = MAX_MESSAGE_UNITS
     can_edit = True
 
-    def __init__(self, terms: TelegramTerms, clock: Clock) -> None:
+    def __init__(self, terms: TelegramOptions, clock: Clock) -> None:
         if terms.webhook_url and not terms.webhook_secret:
             raise SettingsError(
                 "telegram.webhook_url is set, but telegram.webhook_secret is not",
@@ -288,7 +288,7 @@ def _make_requests() -> tuple[BaseRequest, BaseRequest]:
     return make(), make()
 
 
-def _make_bot(terms: TelegramTerms, requests: tuple[BaseRequest, BaseRequest]) -> Bot:
+def _make_bot(terms: TelegramOptions, requests: tuple[BaseRequest, BaseRequest]) -> Bot:
     from telegram import Bot
 
     base_url = f"{terms.base_url.rstrip('/')}/bot"

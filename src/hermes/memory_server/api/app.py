@@ -53,8 +53,8 @@ from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.health import OK, ServerHealth
+from hermes.memory_server.engine.memory_indexes import MemoryIndexes, clean_memory_indexes
 from hermes.memory_server.engine.near_vectors import queue_indexing
-from hermes.memory_server.engine.outlines import Outlines, clean_outlines
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.webhooks import WebhookDelivery
@@ -231,21 +231,21 @@ logger = logging.getLogger(__name__)
 
 
 class Loading:
-    """Background tasks of searches: load the outline of a workspace, or queue the vector index of a large scope, once
+    """Background tasks of searches: load the index of a workspace, or queue the vector index of a large scope, once
     each."""
 
-    def __init__(self, database: Database, outlines: Outlines, clock: Clock) -> None:
+    def __init__(self, database: Database, memory_indexes: MemoryIndexes, clock: Clock) -> None:
         self._database = database
-        self._outlines = outlines
+        self._memory_indexes = memory_indexes
         self._clock = clock
         self._tasks: dict[int | VectorScope, asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
-        outlines.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
-        outlines.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
+        memory_indexes.load_later = lambda workspace_id: loop.call_soon_threadsafe(self._begin, workspace_id)
+        memory_indexes.index_later = lambda scope: loop.call_soon_threadsafe(self._index, scope)
 
     async def close(self) -> None:
         """Cancel running tasks; the next start repeats them."""
-        self._outlines.load_later = None
+        self._memory_indexes.load_later = None
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -256,10 +256,10 @@ class Loading:
 
     async def _load(self, workspace_id: int) -> None:
         try:
-            await self._database.read(lambda tx: self._outlines.load(tx, workspace_id))
+            await self._database.read(lambda tx: self._memory_indexes.load(tx, workspace_id))
         except StoreError as error:
             # The next search requests it again, and continues from what was read.
-            logger.warning("The outline of workspace %d is not loaded yet: %s", workspace_id, error)
+            logger.warning("The in-memory index of workspace %d is not loaded yet: %s", workspace_id, error)
         finally:
             del self._tasks[workspace_id]
 
@@ -287,7 +287,7 @@ async def _warm_up(database: Database, embedder: Embedder, health: ServerHealth)
     Before that, clean up what the last process left behind; afterwards, inspect the file."""
     await asyncio.sleep(WARM_UP_DELAY_SECONDS)
     try:
-        await clean_outlines(database, abandoned=0.0)
+        await clean_memory_indexes(database, abandoned=0.0)
     except StoreError as error:
         health.note(error)
     await embedder.embed(["ready"])  # first, since searches need only this
@@ -322,7 +322,7 @@ def create_app(
         health = ServerHealth(database, clock, refinement)
         delivery = WebhookDelivery(options.webhook_secret)
         vectors = VectorIndex(embedder.space.dimension, folder=database.folder)
-        loading = Loading(database, vectors.outlines, clock)
+        loading = Loading(database, vectors.memory_indexes, clock)
         models = ModelDoor(database, clock, model_file)
         server = Server(database, clock, options, embedder, vectors, health, Parsers(), models, refinement)
         app.state.server = server

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.intake import ASKER, CROWDED, TOO_MANY_CONNECTIONS
-from hermes.memory_server.db.patience import Asker
+from hermes.memory_server.db.scheduling import ScheduledClient
 
 MAX_HEALTH_CONNECTIONS = 16
 """Connections beyond the maximum, on which only `/health` is answered."""
@@ -42,7 +42,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asker = Asker()
+        self._scheduled_client = ScheduledClient()
         self._wait_for_head()
         self._is_late = len(self.connections) > MAX_CONNECTIONS
         if len(self.connections) > MAX_CONNECTIONS + MAX_HEALTH_CONNECTIONS:
@@ -82,7 +82,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[ASKER] = self._asker  # type: ignore[literal-required]
+        self.scope[ASKER] = self._scheduled_client  # type: ignore[literal-required]
         self._wait_for_head()
 
     def on_headers_complete(self) -> None:

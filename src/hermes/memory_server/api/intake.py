@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hermes.memory_server import limits
 from hermes.memory_server.api.traffic import HEALTH
 from hermes.memory_server.api.wire import JsonResponse
-from hermes.memory_server.db.patience import asker
+from hermes.memory_server.db.scheduling import scheduled_client
 
 MEMBER_PATHS = ("/sessions", "/peers")
 UPLOAD_PATH = "/messages/upload"
@@ -62,7 +62,7 @@ class BodyIntake:
             await sleep(REFUSAL_DELAY_SECONDS)
             await JsonResponse({"detail": _too_large(most)}, 413, headers=CLOSE)(scope, receive, send)
             return
-        asker.set(scope.get(ASKER))
+        scheduled_client.set(scope.get(ASKER))
         coming = _IncomingRequest(self, receive, most, _most_values(scope["path"]))
         going = _OutgoingResponse(self, coming, scope, send)
         try:

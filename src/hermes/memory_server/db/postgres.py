@@ -37,7 +37,7 @@ from hermes.memory_server.db.postgres_faults import (
     translate,
 )
 from hermes.sqlite.reading import ReadLane, TimedRead
-from hermes.sqlite.scheduling import Threads, asker
+from hermes.sqlite.scheduling import Threads, scheduled_client
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -150,7 +150,7 @@ class PostgresDatabase:
 
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on a consistent snapshot. It may be started more than once."""
-        reading, who = TimedRead(self._read_seconds), asker.get()
+        reading, who = TimedRead(self._read_seconds), scheduled_client.get()
         try:
             return await self._readers.run(partial(self._read, run, reading), 0 if who is None else who.rank)
         finally:
@@ -160,7 +160,7 @@ class PostgresDatabase:
 
     async def write(self, run: Callable[[Tx], T]) -> T:
         """Run `run` in a transaction and commit it; run it again after a conflict."""
-        who = asker.get()
+        who = scheduled_client.get()
 
         def counted() -> T:
             begun = time.thread_time()

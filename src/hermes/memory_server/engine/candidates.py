@@ -13,8 +13,8 @@ from hermes.memory_server import times
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.db.text_index import MessageIds, SearchArea
-from hermes.memory_server.engine.outline import NONE, OutlineRows, Positions, byte_sums
-from hermes.memory_server.engine.outlines import Seen
+from hermes.memory_server.engine.memory_index import NONE, OutlineRows, Positions, byte_sums
+from hermes.memory_server.engine.memory_indexes import Seen
 from hermes.memory_server.engine.words import Allowed, SearchWords, WordHolders, find_holders
 from hermes.ranking import traits
 from hermes.ranking.dates import Dates

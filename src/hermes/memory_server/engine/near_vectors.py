@@ -15,12 +15,12 @@ from sqlalchemy import exists, func, select, text
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import neighbour_index
 from hermes.memory_server.db.neighbours import EXACT_ROWS, NeighbourIndex, VectorScope
-from hermes.memory_server.db.patience import check_reading
+from hermes.memory_server.db.scheduling import check_reading
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import OPEN_JOB, conclusion_messages, conclusions, jobs
 from hermes.memory_server.embedder import Vector
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.outline import OutlineRows, Positions, signs_of
+from hermes.memory_server.engine.memory_index import OutlineRows, Positions, signs_of
 from hermes.memory_server.engine.truth import LIVE
 
 MAX_NEIGHBOURS = 20_000

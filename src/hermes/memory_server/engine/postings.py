@@ -1,4 +1,4 @@
-"""Postings: which rows of an outline hold a word. Read once from the text index, and later only for new rows."""
+"""Postings: which rows of an index hold a word. Read once from the text index, and later only for new rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hermes.memory_server.db.text_index import Match
-from hermes.memory_server.engine.outline import OutlineRows
+from hermes.memory_server.engine.memory_index import OutlineRows
 
 MAX_NEWEST_ROWS = 3000
 """The number of newest rows that count for each word."""
@@ -42,7 +42,7 @@ class Posting:
 
 
 class Postings:
-    """The postings of one workspace's words, valid until rows of its outline are dropped. Thread-safe."""
+    """The postings of one workspace's words, valid until rows of its in-memory index are dropped. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

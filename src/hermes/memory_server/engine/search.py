@@ -19,10 +19,10 @@ from hermes.memory_server.embedder import SearchQuestion, Vector
 from hermes.memory_server.engine.candidates import find_candidates
 from hermes.memory_server.engine.filters import build_filter
 from hermes.memory_server.engine.finer import find_directions, refined
+from hermes.memory_server.engine.memory_index import Positions
+from hermes.memory_server.engine.memory_indexes import Seen
 from hermes.memory_server.engine.messages import FIELDS, find_messages, select_messages
 from hermes.memory_server.engine.narrowing import named, narrow, rows_named
-from hermes.memory_server.engine.outline import Positions
-from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.peers import find_peer, follow_names
 from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import find_changes
@@ -178,7 +178,7 @@ def _is_inside(row: Record, place: SearchArea) -> bool:
 def _find_fitting(
     tx: Tx, index: VectorIndex, place: SearchArea, question: SearchQuestion, filters: JsonMap | None, limit: int
 ) -> list[Hit]:
-    seen = index.outlines.find(tx, place.workspace_id)
+    seen = index.memory_indexes.find(tx, place.workspace_id)
     given = dict(follow_names(tx, place.workspace_id, filters) or {})
     listener = find_listener(tx, place.workspace_id, given.pop(PERSPECTIVE, None))
     where = _place_within(tx, place, given)
@@ -206,7 +206,7 @@ def _find_fitting(
 def _ranked(
     tx: Tx, seen: Seen | None, place: SearchArea, question: SearchQuestion, allowed: Allowed | None, limit: int
 ) -> list[Fitting]:
-    """Return the best messages, and some more if several may be the same text. Until the workspace's outline has been
+    """Return the best messages, and some more if several may be the same text. Until the workspace's index has been
     loaded for the first time, only words are searched.
     """
     asked = understand(tx, place.workspace_id, question)

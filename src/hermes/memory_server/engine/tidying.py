@@ -1,4 +1,4 @@
-"""Tidying after deletions: words in the text index, outline files, and the database's log may still hold deleted text.
+"""Tidying after deletions: words in the text index, index files, and the database's log may still hold deleted text.
 
 index, from the beginning ── index, part by part ── log
 """
@@ -13,7 +13,7 @@ from hermes.memory_server.db.database import Database, JsonMap, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import OPEN_JOB, jobs
 from hermes.memory_server.engine.jobs import add_job
-from hermes.memory_server.engine.outlines import clean_outlines
+from hermes.memory_server.engine.memory_indexes import clean_memory_indexes
 
 TIDY = "tidy"
 BEGIN, GO_ON = {"begin": True}, {"begin": False}
@@ -44,7 +44,7 @@ async def tidy_files(database: Database, payload: JsonMap) -> None:
     if payload.get("log", False):
         await database.empty_log()
     elif payload.get("begin", True):
-        await clean_outlines(database)
+        await clean_memory_indexes(database)
         await database.index_vectors(None)
 
 

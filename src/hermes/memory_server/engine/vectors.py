@@ -19,12 +19,12 @@ from sqlalchemy import bindparam, select
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.neighbours import VectorScope
-from hermes.memory_server.db.patience import check_reading, holding
+from hermes.memory_server.db.scheduling import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import collections, conclusions
 from hermes.memory_server.embedder import Vector, from_blobs
+from hermes.memory_server.engine.memory_indexes import MemoryIndexes
 from hermes.memory_server.engine.near_vectors import IS_READ, is_indexed, is_large, near_conclusions
-from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.truth import LIVE
 
 MAX_ROWS_KEPT = 1_500_000
@@ -138,7 +138,7 @@ class VectorIndex:
     """The matrices of one process. Thread-safe."""
 
     def __init__(self, dimension: int, rows_kept: int = MAX_ROWS_KEPT, *, folder: Path | None = None) -> None:
-        self.outlines = Outlines(dimension, folder=folder)
+        self.memory_indexes = MemoryIndexes(dimension, folder=folder)
         self._guard = threading.Lock()
         self._dimension = dimension
         self._rows_kept = rows_kept
@@ -168,7 +168,7 @@ class VectorIndex:
             _follow(tx, matrix, collection_id)
             rows = matrix.rows()
         if is_large(len(rows.ids)):
-            self.outlines.index_later(scope)
+            self.memory_indexes.index_later(scope)
         if not read:
             rows = rows.take(np.flatnonzero(~rows.read))
         if sessions is not None:

@@ -22,9 +22,9 @@ from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import messages, peers
 from hermes.memory_server.db.text_index import Match, MessageIds, SearchArea
 from hermes.memory_server.embedder import SearchQuestion, Vector
+from hermes.memory_server.engine.memory_index import Positions
+from hermes.memory_server.engine.memory_indexes import Seen
 from hermes.memory_server.engine.messages import MESSAGES
-from hermes.memory_server.engine.outline import Positions
-from hermes.memory_server.engine.outlines import Seen
 from hermes.memory_server.engine.postings import MAX_COMPLETE_ROWS, MAX_NEWEST_ROWS
 from hermes.memory_server.engine.sentences import asks_for_secret
 from hermes.ranking.dates import Dates, asks_when, find_dates

@@ -1,8 +1,8 @@
-"""The outline: an in-memory index of a workspace's messages. It has the author, session and day of each message, its
+"""The in-memory index of a workspace's messages. It has the author, session and day of each message, its
 neighbours in the session, and the signs of its vectors, in 68 bytes, so that a million messages fit.
 
 The tables are the source of truth. Rows that other processes wrote are added by id, and rows that disappeared (the
-generation changed) are dropped. An outline can be discarded and rebuilt at any time.
+generation changed) are dropped. An in-memory index can be discarded and rebuilt at any time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hermes.memory_server.db.patience import check_reading
+from hermes.memory_server.db.scheduling import check_reading
 from hermes.memory_server.db.text_index import MessageIds
 from hermes.memory_server.embedder import Vector
 from hermes.ranking.dates import MICROSECONDS_PER_DAY
@@ -36,7 +36,7 @@ MAGNITUDE_WIDTH = 15
 
 
 class SignSource(Protocol):
-    """A source of signs that the outline does not hold, within one transaction."""
+    """A source of signs that the in-memory index does not hold, within one transaction."""
 
     def fill(self, rows: OutlineRows, wanted: Positions) -> None:
         """Read the missing signs of these rows into `rows.signs`, and mark them in `signed`."""
@@ -132,7 +132,7 @@ ARRAYS = tuple(each.name for each in fields(OutlineRows) if not each.kw_only)
 """The names of the arrays that rows consist of."""
 
 
-class Outline:
+class MemoryIndex:
     """The growing index of one workspace."""
 
     def __init__(self, dimension: int) -> None:
@@ -158,7 +158,7 @@ class Outline:
 
     def add(self, rows: Sequence[Any]) -> None:
         """Append rows of (id, session, author, date, traits, vector), newer than all present ones. Rows of a lean
-        outline have no vector.
+        in-memory index have no vector.
         """
         start, end = self.count, self.count + len(rows)
         if end > len(self._kept.ids):
@@ -198,7 +198,7 @@ class Outline:
         kept.numbers[new] = numbers
 
     def make_lean(self) -> None:
-        """Leave the signs of all rows in the database. The outline must be empty."""
+        """Leave the signs of all rows in the database. The in-memory index must be empty."""
         self.is_lean = True
         self._kept, self._rows = replace(self._kept, signed=np.zeros(len(self._kept), dtype=bool)), None
 

@@ -16,7 +16,7 @@ ApiMemory: TypeAlias = Literal["off", "recall", "full"]
 MODES: tuple[ApiMemory, ...] = get_args(ApiMemory)
 
 
-class ApiTerms(Struct, frozen=True):
+class ApiOptions(Struct, frozen=True):
     """Options of the HTTP API: address, access, limits, and the model for requests without a session."""
 
     host: str

@@ -79,7 +79,7 @@ class Console(Protocol):
         """End the conversation after this command."""
 
 
-class Here(Protocol):
+class CommandContext(Protocol):
     """The place where a command was given, and its actions."""
 
     @property
@@ -107,13 +107,13 @@ class Here(Protocol):
         """Begin a new session, and return a text for the person."""
 
 
-def console_of(here: Here) -> Console:
+def console_of(here: CommandContext) -> Console:
     """Return the console, for commands that the table offers only with one."""
     assert here.console is not None, "the table offers it only where there is one"
     return here.console
 
 
-async def agent_of(here: Here, refusal: str) -> Agent:
+async def agent_of(here: CommandContext, refusal: str) -> Agent:
     """Return the agent of this session. Raises UsageError with `refusal` before the first message."""
     place = await here.place()
     if isinstance(place, Beginning):

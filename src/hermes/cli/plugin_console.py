@@ -12,19 +12,19 @@ from hermes.cli.dialog import TerminalDialog, hang
 from hermes.cli.output import note, print_json, print_table, printable, say
 from hermes.memory.plugin_host import CommandHost, make_plugin
 from hermes.memory.provider import MemoryPlugin
-from hermes.owner.people import ProfileDesk
+from hermes.owner.people import ProfileConsole
 from hermes.redaction import hide_passwords
 from hermes.settings import PROVIDER
 from hermes.types import Json
 
 
-class TerminalDesk(ProfileDesk, frozen=True):
-    """See `hermes.memory.provider.Desk`."""
+class TerminalConsole(ProfileConsole, frozen=True):
+    """See `hermes.memory.provider.PluginConsole`."""
 
     dialog: TerminalDialog = field(default_factory=TerminalDialog)
 
-    def of_profile(self, name: str) -> TerminalDesk:
-        return TerminalDesk(App.load(name), self.dialog)
+    def of_profile(self, name: str) -> TerminalConsole:
+        return TerminalConsole(App.load(name), self.dialog)
 
     def print_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         widest = max((len(label) for label, _ in lines), default=0)

@@ -1,6 +1,6 @@
-"""The outlines of a process, updated from the tables as these grow.
+"""The in-memory indexes of a process, updated from the tables as these grow.
 
-An outline on disk, so that the first search after a start need not read all vectors again.
+An in-memory index on disk, so that the first search after a start need not read all vectors again.
 
 The file is used only if it is complete, has the same format, is of no later generation than the tables, and ends at a
 message that still exists under its public id: a replaced database has other ids, and a restored one is of an earlier
@@ -29,12 +29,12 @@ from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import neighbour_index
 from hermes.memory_server.db.neighbours import VectorScope
-from hermes.memory_server.db.patience import check_reading, holding
+from hermes.memory_server.db.scheduling import check_reading, holding
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import message_vectors, messages, peers, workspaces
 from hermes.memory_server.engine.departures import departed_since
+from hermes.memory_server.engine.memory_index import ARRAYS, NONE, MemoryIndex, OutlineRows, Positions
 from hermes.memory_server.engine.near_vectors import StoredSigns, is_indexed, is_large
-from hermes.memory_server.engine.outline import ARRAYS, NONE, Outline, OutlineRows, Positions
 from hermes.memory_server.engine.postings import Postings
 
 FORMAT_VERSION = 1
@@ -46,16 +46,16 @@ ABANDONED_SECONDS = 60.0
 logger = logging.getLogger(__name__)
 
 
-def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: str) -> None:
+def save_memory_index(folder: Path, workspace_id: int, memory_index: MemoryIndex, last_name: str) -> None:
     """Write the file in one step. A failure is logged, and nothing else happens."""
-    rows = outline.rows()
+    rows = memory_index.rows()
     arrays = [np.ascontiguousarray(getattr(rows, name)) for name in ARRAYS]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(array.data)
     head = {
         "format": FORMAT_VERSION,
-        "generation": outline.generation,
+        "generation": memory_index.generation,
         "last_name": last_name,
         "arrays": [[array.dtype.str, *array.shape] for array in arrays],
         "digest": digest.hexdigest(),
@@ -67,13 +67,13 @@ def save_outline(folder: Path, workspace_id: int, outline: Outline, last_name: s
                 file.write(array.data)
         Path(file.name).replace(_path(folder, workspace_id))
     except OSError as error:
-        logger.warning("An outline for searches cannot be kept: %s", error)
+        logger.warning("An in-memory index for searches cannot be kept: %s", error)
 
 
-def load_outline(
-    folder: Path, workspace_id: int, outline: Outline, generation: int, name_of: Callable[[int], str]
+def load_memory_index(
+    folder: Path, workspace_id: int, memory_index: MemoryIndex, generation: int, name_of: Callable[[int], str]
 ) -> None:
-    """Fill an empty outline from its file, if the file exists and is valid for this generation."""
+    """Fill an empty in-memory index from its file, if the file exists and is valid for this generation."""
     try:
         content = _path(folder, workspace_id).read_bytes()
         head = json.loads(content[:HEAD_BYTES])
@@ -84,24 +84,26 @@ def load_outline(
     except FileNotFoundError:
         return
     except (OSError, ValueError, KeyError, TypeError) as error:
-        logger.warning("The outline of workspace %d is not used and will be made again: %s", workspace_id, error)
+        logger.warning("The index of workspace %d is not used and will be made again: %s", workspace_id, error)
         return
     if (
         len(rows)
         and made_at <= generation
-        and rows.signs.shape[0] == outline.rows().signs.shape[0]
+        and rows.signs.shape[0] == memory_index.rows().signs.shape[0]
         and (name_of(int(rows.ids[-1])) == head["last_name"])
     ):
-        outline.restore(rows)
-        outline.generation = made_at
+        memory_index.restore(rows)
+        memory_index.generation = made_at
 
 
-def discard_outline(folder: Path, workspace_id: int) -> None:
+def discard_memory_index(folder: Path, workspace_id: int) -> None:
     """Delete a workspace's file, if it exists."""
     _remove(_path(folder, workspace_id))
 
 
-def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED_SECONDS) -> None:
+def remove_stale_memory_indexes(
+    folder: Path, generations: Mapping[int, int], abandoned: float = ABANDONED_SECONDS
+) -> None:
     """Delete the files of workspaces that are gone, files of another generation than their workspace's (rows were
     deleted, or the database was restored from a copy), and files that were left unfinished. `generations` has all
     workspaces.
@@ -109,7 +111,7 @@ def remove_stale_outlines(folder: Path, generations: Mapping[int, int], abandone
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
-        logger.warning("The outlines in %s cannot be looked through: %s", folder, error)
+        logger.warning("The in-memory indexes in %s cannot be looked through: %s", folder, error)
         return
     for name in names:
         workspace = name.removeprefix(NAME)
@@ -161,17 +163,17 @@ def _path(folder: Path, workspace_id: int) -> Path:
 
 MAX_ROWS_KEPT = 2_000_000
 """The number of rows in memory over all workspaces; those used longest ago are dropped first."""
-ROWS_PER_OUTLINE = 64
-"""The number of rows added to the size of each outline, because an empty one takes memory too."""
+ROWS_PER_INDEX = 64
+"""The number of rows added to the size of each in-memory index, because an empty one takes memory too."""
 OUTLINE_BATCH_ROWS = 1000
 MAX_SEARCH_READ_ROWS = 20_000
 """The number of new rows that a search reads itself. More are read in the background, and the search uses words
 alone.
 """
 SAVE_AFTER_ROWS = 20_000
-"""The number of new rows after which an outline is written to its file again."""
+"""The number of new rows after which an in-memory index is written to its file again."""
 SAVE_PAUSE_SECONDS = 60.0
-"""The time between deleting an outline's file and writing it again: messages are often deleted one after another."""
+"""The time between deleting an index's file and writing it again: messages are often deleted one after another."""
 GENERATIONS = PreparedStatement(select(workspaces.c.id, workspaces.c.generation))
 
 
@@ -213,7 +215,7 @@ NAME_OF = PreparedStatement(select(messages.c.public_id).where(messages.c.id == 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A workspace as one transaction sees it. The outline may contain newer messages."""
+    """A workspace as one transaction sees it. The in-memory index may contain newer messages."""
 
     postings: Postings
     """Which rows hold which words. They may include rows that are newer than `rows`."""
@@ -235,17 +237,17 @@ class Seen:
 
 @dataclass(slots=True)
 class KnownWorkspace:
-    outline: Outline
+    memory_index: MemoryIndex
     postings: Postings
 
 
-class Outlines:
-    """The outlines and postings of one process, by workspace. Thread-safe."""
+class MemoryIndexes:
+    """The in-memory indexes and postings of one process, by workspace. Thread-safe."""
 
     def __init__(self, dimension: int, *, folder: Path | None = None, rows_kept: int = MAX_ROWS_KEPT) -> None:
-        """With a folder, large outlines are saved there between starts."""
+        """With a folder, large in-memory indexes are saved there between starts."""
         self.load_later: Callable[[int], object] | None = None
-        """Called with a workspace whose outline should be loaded; if None, the search itself loads it."""
+        """Called with a workspace whose in-memory index should be loaded; if None, the search itself loads it."""
         self.index_later: Callable[[VectorScope], object] = lambda _scope: None
         """Called with a large workspace whose vectors are in memory."""
         self._dimension = dimension
@@ -263,11 +265,11 @@ class Outlines:
             if not has_caught_up(tx):
                 return None
             self._caught_up = True
-        outline = self._of(workspace_id).outline
-        if not outline.is_whole and self.load_later is not None:
-            if outline.guard.locked():
+        memory_index = self._of(workspace_id).memory_index
+        if not memory_index.is_whole and self.load_later is not None:
+            if memory_index.guard.locked():
                 return None
-            if self._is_far_behind(tx, outline, workspace_id):
+            if self._is_far_behind(tx, memory_index, workspace_id):
                 self.load_later(workspace_id)
                 return None
         return self.load(tx, workspace_id)
@@ -275,49 +277,57 @@ class Outlines:
     def load(self, tx: Tx, workspace_id: int) -> Seen:
         """Return the workspace's messages after reading the new ones."""
         known = self._of(workspace_id)
-        outline = known.outline
+        memory_index = known.memory_index
         generation, newest = _state_of(tx, workspace_id)
-        with holding(outline.guard):
-            if outline.generation == NONE:
-                self._restore(tx, outline, workspace_id, generation)
-            if generation < outline.generation:
-                # An older snapshot still sees dropped messages: it uses the outline and adds nothing.
-                return Seen(Postings(), _rows(tx, outline, workspace_id), min(newest, outline.last_id), outline.ends)
-            if outline.generation < generation:
+        with holding(memory_index.guard):
+            if memory_index.generation == NONE:
+                self._restore(tx, memory_index, workspace_id, generation)
+            if generation < memory_index.generation:
+                # An older snapshot still sees dropped messages: it uses the in-memory index and adds nothing.
+                return Seen(
+                    Postings(),
+                    _rows(tx, memory_index, workspace_id),
+                    min(newest, memory_index.last_id),
+                    memory_index.ends,
+                )
+            if memory_index.generation < generation:
                 known.postings = _leave_out(tx, known, workspace_id, generation)
-                outline.generation = generation
-                self._discard(outline, workspace_id)
-            if outline.last_id < newest:
-                _follow(tx, outline, workspace_id)
-            outline.is_whole = True
-            self._save(tx, outline, workspace_id)
-            if is_large(outline.count) and not outline.is_lean:
+                memory_index.generation = generation
+                self._discard(memory_index, workspace_id)
+            if memory_index.last_id < newest:
+                _follow(tx, memory_index, workspace_id)
+            memory_index.is_whole = True
+            self._save(tx, memory_index, workspace_id)
+            if is_large(memory_index.count) and not memory_index.is_lean:
                 self.index_later(VectorScope("messages", workspace_id))
-            return Seen(known.postings, _rows(tx, outline, workspace_id), newest, outline.ends)
+            return Seen(known.postings, _rows(tx, memory_index, workspace_id), newest, memory_index.ends)
 
-    def _save(self, tx: Tx, outline: Outline, workspace_id: int) -> None:
-        is_due = outline.on_disk or time.monotonic() - outline.saved_at >= SAVE_PAUSE_SECONDS
-        if outline.count - outline.on_disk >= SAVE_AFTER_ROWS and is_due and self._folder is not None:
-            save_outline(self._folder, workspace_id, outline, _name_of(tx, outline.last_id))
-            outline.on_disk, outline.saved_at = outline.count, time.monotonic()
+    def _save(self, tx: Tx, memory_index: MemoryIndex, workspace_id: int) -> None:
+        is_due = memory_index.on_disk or time.monotonic() - memory_index.saved_at >= SAVE_PAUSE_SECONDS
+        if memory_index.count - memory_index.on_disk >= SAVE_AFTER_ROWS and is_due and self._folder is not None:
+            save_memory_index(self._folder, workspace_id, memory_index, _name_of(tx, memory_index.last_id))
+            memory_index.on_disk, memory_index.saved_at = memory_index.count, time.monotonic()
 
-    def _discard(self, outline: Outline, workspace_id: int) -> None:
-        """Delete the outline's file, which contains dropped messages."""
+    def _discard(self, memory_index: MemoryIndex, workspace_id: int) -> None:
+        """Delete the in-memory index's file, which contains dropped messages."""
         if self._folder is not None:
-            discard_outline(self._folder, workspace_id)
-            outline.on_disk = 0
+            discard_memory_index(self._folder, workspace_id)
+            memory_index.on_disk = 0
 
-    def _is_far_behind(self, tx: Tx, outline: Outline, workspace_id: int) -> bool:
-        with holding(outline.guard):
-            if outline.generation == NONE:
-                self._restore(tx, outline, workspace_id, _state_of(tx, workspace_id)[0])
-            return int(WAITING.rows(tx, workspace_id=workspace_id, last=outline.last_id)[0].size) > MAX_SEARCH_READ_ROWS
+    def _is_far_behind(self, tx: Tx, memory_index: MemoryIndex, workspace_id: int) -> bool:
+        with holding(memory_index.guard):
+            if memory_index.generation == NONE:
+                self._restore(tx, memory_index, workspace_id, _state_of(tx, workspace_id)[0])
+            return (
+                int(WAITING.rows(tx, workspace_id=workspace_id, last=memory_index.last_id)[0].size)
+                > MAX_SEARCH_READ_ROWS
+            )
 
-    def _restore(self, tx: Tx, outline: Outline, workspace_id: int, generation: int) -> None:
+    def _restore(self, tx: Tx, memory_index: MemoryIndex, workspace_id: int, generation: int) -> None:
         if self._folder is not None:
-            load_outline(self._folder, workspace_id, outline, generation, lambda last: _name_of(tx, last))
-        elif not outline.count and is_indexed(tx, VectorScope("messages", workspace_id)):
-            outline.make_lean()
+            load_memory_index(self._folder, workspace_id, memory_index, generation, lambda last: _name_of(tx, last))
+        elif not memory_index.count and is_indexed(tx, VectorScope("messages", workspace_id)):
+            memory_index.make_lean()
 
     def _of(self, workspace_id: int) -> KnownWorkspace:
         with self._guard:
@@ -326,49 +336,54 @@ class Outlines:
                 self._known.move_to_end(workspace_id)
                 return known
             while (
-                self._known and sum(ROWS_PER_OUTLINE + k.outline.count for k in self._known.values()) > self._rows_kept
+                self._known
+                and sum(ROWS_PER_INDEX + k.memory_index.count for k in self._known.values()) > self._rows_kept
             ):
                 self._known.popitem(last=False)
-            return self._known.setdefault(workspace_id, KnownWorkspace(Outline(self._dimension), Postings()))
+            return self._known.setdefault(workspace_id, KnownWorkspace(MemoryIndex(self._dimension), Postings()))
 
 
-async def clean_outlines(database: Database, abandoned: float = ABANDONED_SECONDS) -> None:
-    """Delete outline files that contain deleted messages, and those that were never finished."""
+async def clean_memory_indexes(database: Database, abandoned: float = ABANDONED_SECONDS) -> None:
+    """Delete in-memory index files that contain deleted messages, and those that were never finished."""
     if (folder := database.folder) is not None:
         generations = await database.read(lambda tx: {row.id: row.generation for row in GENERATIONS.rows(tx)})
-        await asyncio.to_thread(remove_stale_outlines, folder, generations, abandoned)
+        await asyncio.to_thread(remove_stale_memory_indexes, folder, generations, abandoned)
 
 
 def _leave_out(tx: Tx, known: KnownWorkspace, workspace_id: int, generation: int) -> Postings:
     """Drop messages that disappeared from the tables, and update changed authors. Return the postings of the rest."""
-    outline = known.outline
-    if not outline.count:
+    memory_index = known.memory_index
+    if not memory_index.count:
         return Postings()
-    gone = departed_since(tx, workspace_id, outline.generation, generation)
+    gone = departed_since(tx, workspace_id, memory_index.generation, generation)
     if gone is not None:
-        return known.postings.moved(outline.leave_out(gone))
-    outline.keep(dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=outline.last_id))))
+        return known.postings.moved(memory_index.leave_out(gone))
+    memory_index.keep(dict(map(tuple, AUTHORS.rows(tx, workspace_id=workspace_id, last=memory_index.last_id))))
     return Postings()
 
 
-def _follow(tx: Tx, outline: Outline, workspace_id: int) -> None:
+def _follow(tx: Tx, memory_index: MemoryIndex, workspace_id: int) -> None:
     """Read the rows that are newer than the outline."""
-    newer = NEWER_LEAN if outline.is_lean else NEWER
-    while rows := newer.rows(tx, workspace_id=workspace_id, last=outline.last_id):
+    newer = NEWER_LEAN if memory_index.is_lean else NEWER
+    while rows := newer.rows(tx, workspace_id=workspace_id, last=memory_index.last_id):
         is_last = len(rows) < OUTLINE_BATCH_ROWS
         if not is_last and rows[0][0] != rows[-1][0]:
             # The last message may have more pieces: the next batch reads it whole.
             rows = [row for row in rows if row[0] != rows[-1][0]]
-        outline.add(rows)
+        memory_index.add(rows)
         if is_last:
             return
         check_reading()
 
 
-def _rows(tx: Tx, outline: Outline, workspace_id: int) -> OutlineRows:
-    """Return the rows of an outline, with access to signs that it does not hold."""
-    index = neighbour_index(tx) if outline.is_lean else None
-    return outline.rows() if index is None else replace(outline.rows(), source=StoredSigns(tx, workspace_id, index))
+def _rows(tx: Tx, memory_index: MemoryIndex, workspace_id: int) -> OutlineRows:
+    """Return the rows of an in-memory index, with access to signs that it does not hold."""
+    index = neighbour_index(tx) if memory_index.is_lean else None
+    return (
+        memory_index.rows()
+        if index is None
+        else replace(memory_index.rows(), source=StoredSigns(tx, workspace_id, index))
+    )
 
 
 def _state_of(tx: Tx, workspace_id: int) -> tuple[int, int]:

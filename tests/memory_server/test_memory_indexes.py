@@ -1,4 +1,4 @@
-"""The cached outline of a workspace may be deleted or damaged, and is never wrong."""
+"""The cached in-memory index of a workspace may be deleted or damaged, and is never wrong."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
-from hermes.memory_server.engine import departures, outline, outlines
+from hermes.memory_server.engine import departures, memory_index, memory_indexes
 from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.memory_index import ARRAYS, OutlineRows
+from hermes.memory_server.engine.memory_indexes import MemoryIndexes
 from hermes.memory_server.engine.messages import append_messages, list_messages
-from hermes.memory_server.engine.outline import ARRAYS, OutlineRows
-from hermes.memory_server.engine.outlines import Outlines
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.removal import Removal, begin_removal, remove_part
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.contract("9.1")
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlines, "SAVE_AFTER_ROWS", 10)
+    monkeypatch.setattr(memory_indexes, "SAVE_AFTER_ROWS", 10)
 
 
 def say(tx: Tx, session: str, texts: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ def lists(rows: OutlineRows) -> list[object]:
 
 
 async def load(database: SqliteFile, folder: Path | None) -> list[object]:
-    return await database.read(lambda tx: lists(Outlines(SHIPPED.dimension, folder=folder).load(tx, 1).rows))
+    return await database.read(lambda tx: lists(MemoryIndexes(SHIPPED.dimension, folder=folder).load(tx, 1).rows))
 
 
 async def test_outline_of_the_last_start_is_used_and_followed(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def remove(database: SqliteFile, session: int, first: int, last: int) -> N
     await database.write(lambda tx: remove_part(tx, Removal(session, first, last), NOW))
 
 
-async def look(database: SqliteFile, known: Outlines) -> list[object]:
+async def look(database: SqliteFile, known: MemoryIndexes) -> list[object]:
     seen = await database.read(lambda tx: known.load(tx, 1))
     return [*lists(seen.rows), seen.ends]
 
@@ -96,7 +96,7 @@ async def test_after_a_deletion_only_the_removed_ids_are_read(tmp_path: Path, mo
         texts = [f"I own {chance.choice(WORDS)} {part}. " * chance.choice((1, 1, 1, 90)) for _ in range(12)]
         await database.write(partial(say, session=f"s{part % 5}", texts=texts))
     index = VectorIndex(SHIPPED.dimension)
-    monkeypatch.setattr(outlines, "AUTHORS", None)  # reading everything again would fail
+    monkeypatch.setattr(memory_indexes, "AUTHORS", None)  # reading everything again would fail
     for turn in range(12):
         await search(database, index, WORDS[turn % len(WORDS)])
         session, first = 1 + turn % 5, chance.randrange(1, 48)
@@ -106,9 +106,9 @@ async def test_after_a_deletion_only_the_removed_ids_are_read(tmp_path: Path, mo
         fresh = VectorIndex(SHIPPED.dimension)
         for word in WORDS:
             assert await search(database, index, word) == await search(database, fresh, word)
-        assert await look(database, index.outlines) == await look(database, fresh.outlines)
+        assert await look(database, index.memory_indexes) == await look(database, fresh.memory_indexes)
     await database.write(lambda tx: purge_session(tx, 1, NOW))
-    assert await look(database, index.outlines) == await look(database, Outlines(SHIPPED.dimension))
+    assert await look(database, index.memory_indexes) == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -117,13 +117,13 @@ async def test_who_is_further_behind_than_is_written_down_reads_everything(
 ) -> None:
     monkeypatch.setattr(departures, "MAX_GENERATIONS", 2)
     database = await filled(tmp_path)
-    index = Outlines(SHIPPED.dimension)
+    index = MemoryIndexes(SHIPPED.dimension)
     await look(database, index)
     for number in (3, 7, 8, 20):
         await remove(database, 1, number, number)
     with transaction(tmp_path) as tx:
         assert set(tx.execute(select(tables.departures.c.generation)).scalars()) == {3, 4}
-    assert await look(database, index) == await look(database, Outlines(SHIPPED.dimension))
+    assert await look(database, index) == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -134,7 +134,7 @@ async def test_too_many_removals_at_once_are_recorded_as_everything(
     database = open_database(tmp_path)
     for _ in range(8):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
-    index = Outlines(SHIPPED.dimension)
+    index = MemoryIndexes(SHIPPED.dimension)
     await look(database, index)
     removal = Removal(1, 1, 200)
     for _ in range(5):  # parts of 50
@@ -142,7 +142,7 @@ async def test_too_many_removals_at_once_are_recorded_as_everything(
     with transaction(tmp_path) as tx:
         assert departures.departed_since(tx, 1, 0, 1) is None
         assert len(tx.execute(select(tables.departures)).all()) == 102, "with an end, and a note of the rest"
-    assert await look(database, index) == await look(database, Outlines(SHIPPED.dimension))
+    assert await look(database, index) == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -154,9 +154,9 @@ async def test_the_list_of_removed_messages_is_bounded_and_a_partial_list_is_not
     database = open_database(tmp_path)
     for _ in range(4):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
-    outlines_at: list[Outlines] = []
+    outlines_at: list[MemoryIndexes] = []
     for turn in range(18):
-        outlines_at.append(Outlines(SHIPPED.dimension))
+        outlines_at.append(MemoryIndexes(SHIPPED.dimension))
         await look(database, outlines_at[-1])
         await remove(database, 1, turn * 10 + 1, turn * 10 + 10)
         with transaction(tmp_path) as tx:
@@ -166,7 +166,7 @@ async def test_the_list_of_removed_messages_is_bounded_and_a_partial_list_is_not
         for known in range(18):
             gone = departures.departed_since(tx, 1, known, 18)
             assert gone is None or len(gone) == 10 * (18 - known)
-    expected = await look(database, Outlines(SHIPPED.dimension))
+    expected = await look(database, MemoryIndexes(SHIPPED.dimension))
     for index in outlines_at:
         assert await look(database, index) == expected
     await database.close()
@@ -184,7 +184,7 @@ async def test_search_in_an_older_snapshot_puts_nothing_back_that_was_deleted(tm
         asked = question("who owns a harp")
         assert search_messages(older, index, SearchArea(1), asked, None, 50)
     assert await search(database, index, "harp") == await search(database, VectorIndex(SHIPPED.dimension), "harp")
-    assert await look(database, index.outlines) == await look(database, Outlines(SHIPPED.dimension))
+    assert await look(database, index.memory_indexes) == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -192,15 +192,15 @@ async def test_long_run_of_messages_leaves_in_few_steps(tmp_path: Path, monkeypa
     database = open_database(tmp_path)
     for _ in range(11):
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(100)]))
-    index = Outlines(SHIPPED.dimension)
+    index = MemoryIndexes(SHIPPED.dimension)
     await look(database, index)
     for _ in range(21):  # parts of 50
         await database.write(lambda tx: remove_part(tx, Removal(1, 20, 1050), NOW))
     steps: list[None] = []
-    monkeypatch.setattr(outline, "check_reading", lambda: steps.append(None))
+    monkeypatch.setattr(memory_index, "check_reading", lambda: steps.append(None))
     left = await look(database, index)
     assert 0 < len(steps) <= 12, "each looks twice as far as the one before"
-    assert left == await look(database, Outlines(SHIPPED.dimension))
+    assert left == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -234,7 +234,7 @@ async def test_outline_that_is_not_true_is_made_again(tmp_path: Path, damage: st
 async def test_new_messages_are_found_after_the_database_was_put_back_from_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_cleaned: bool
 ) -> None:
-    monkeypatch.setattr(outlines, "SAVE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(memory_indexes, "SAVE_PAUSE_SECONDS", 0.0)
     await (await filled(tmp_path)).close()
     shutil.copy(tmp_path / "memory.db", tmp_path / "copy")
     database = open_database(tmp_path)
@@ -245,12 +245,12 @@ async def test_new_messages_are_found_after_the_database_was_put_back_from_a_cop
     shutil.copy(tmp_path / "copy", tmp_path / "memory.db")
     database = open_database(tmp_path)
     if is_cleaned:
-        await outlines.clean_outlines(database)
+        await memory_indexes.clean_memory_indexes(database)
         assert not (tmp_path / "outline-1").exists()
     await database.write(lambda tx: say(tx, "talk", ["I own a walrus."]))
     kept = VectorIndex(SHIPPED.dimension, folder=tmp_path)
     assert await search(database, kept, "walrus") == await search(database, VectorIndex(SHIPPED.dimension), "walrus")
-    assert await look(database, kept.outlines) == await look(database, Outlines(SHIPPED.dimension))
+    assert await look(database, kept.memory_indexes) == await look(database, MemoryIndexes(SHIPPED.dimension))
     await database.close()
 
 
@@ -282,14 +282,14 @@ async def test_nothing_of_what_is_deleted_stays_in_an_outline_on_the_disk(tmp_pa
 
 async def test_outline_without_what_was_deleted_is_kept_again(tmp_path: Path) -> None:
     database = await filled(tmp_path)
-    outlines = Outlines(SHIPPED.dimension, folder=tmp_path)
+    memory_indexes = MemoryIndexes(SHIPPED.dimension, folder=tmp_path)
     for _ in range(2):
-        await database.read(lambda tx: outlines.load(tx, 1))
+        await database.read(lambda tx: memory_indexes.load(tx, 1))
         before = (tmp_path / "outline-1").read_bytes()
     await database.write(lambda tx: purge_session(tx, get_session(tx, "w", "other").id, NOW))
-    await database.read(lambda tx: outlines.load(tx, 1))
+    await database.read(lambda tx: memory_indexes.load(tx, 1))
     assert not (tmp_path / "outline-1").exists(), "it was written a moment ago"
-    again = Outlines(SHIPPED.dimension, folder=tmp_path)
+    again = MemoryIndexes(SHIPPED.dimension, folder=tmp_path)
     await database.read(lambda tx: again.load(tx, 1))
     assert (tmp_path / "outline-1").stat().st_size < len(before)
     await database.close()
@@ -315,11 +315,11 @@ async def _listed(folder: Path) -> list[str]:
 async def test_search_goes_by_words_while_a_long_history_is_read_in_the_background(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlines, "MAX_SEARCH_READ_ROWS", 5)
-    monkeypatch.setattr(outlines, "WAITING", outlines.count_newer(5))
+    monkeypatch.setattr(memory_indexes, "MAX_SEARCH_READ_ROWS", 5)
+    monkeypatch.setattr(memory_indexes, "WAITING", memory_indexes.count_newer(5))
     database = await filled(tmp_path)
     index = VectorIndex(SHIPPED.dimension)
-    loading = Loading(database, index.outlines, SystemClock())
+    loading = Loading(database, index.memory_indexes, SystemClock())
 
     async def found(text: str) -> list[str]:
         rows = await database.read(lambda tx: search_messages(tx, index, SearchArea(1), question(text), None, 1))

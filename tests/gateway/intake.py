@@ -11,7 +11,7 @@ from hermes.gateway.platform import Inbound, Moved
 
 
 @dataclass
-class Desk:
+class RecordingIntake:
     """An intake that records what it gets, as a store does across restarts; its first `busy` calls fail."""
 
     busy: int = 0

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hermes.sqlite.reading import check_reading
-from hermes.sqlite.scheduling import Asker, Threads, asker
+from hermes.sqlite.scheduling import ScheduledClient, Threads, scheduled_client
 
 LOCK_POLL_SECONDS = 0.02
 """Interval at which a read that waits for a lock checks whether it was stopped."""
 
-__all__ = ["Asker", "Threads", "asker", "check_reading", "holding"]
+__all__ = ["ScheduledClient", "Threads", "check_reading", "holding", "scheduled_client"]
 
 
 @contextmanager
