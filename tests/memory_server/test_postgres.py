@@ -132,7 +132,7 @@ async def test_schema_of_its_own_has_every_table_once_however_many_come_first(po
         query = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema !~ '^(pg_|info)'"
         tables = connection.execute(query).fetchall()
         version = connection.execute("SELECT version_num FROM hermes_memory.alembic_version").fetchall()
-    own = {*metadata.tables, "alembic_version", "message_words"}
+    own = {*metadata.tables, "alembic_version", "message_words", "commits"}
     assert sorted(tables) == sorted(("hermes_memory", name) for name in own)
     assert version == [(HEAD,)]
 
@@ -241,7 +241,7 @@ def _answer(server: socket.socket, client: socket.socket) -> None:
 
 
 @pytest.mark.contract("9.7")
-@pytest.mark.parametrize("statement", [b"COMMIT\0", b"pg_current_xact_id", b"BEGIN", b"NOTIFY"])
+@pytest.mark.parametrize("statement", [b"COMMIT\0", b"hermes_memory.commits", b"BEGIN", b"NOTIFY"])
 async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, statement: bytes) -> None:
     url, lost = postgres.create(), list[bytes]()
     with losing_answers(postgres.port, lost) as port:
@@ -254,6 +254,34 @@ async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, state
     assert lost == []
     assert len(rows) == 2
     assert (appended[0].public_id, 2) in [tuple(row) for row in rows]
+
+
+@pytest.mark.contract("9.7")
+async def test_write_that_a_crash_lost_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the crash, PostgreSQL assigns the lost transaction's id to another one, which commits."""
+    may_go_on, lost = threading.Event(), list[bytes]()
+    monkeypatch.setattr(module._Retries, "pause", lambda _, __: may_go_on.wait(60))
+    with running_postgres("wal_writer_delay=10s") as server, losing_answers(server.port, [], lost) as port:
+        url = server.create()
+        opened = open_postgres(address(url.replace(str(server.port), str(port))))
+        await opened.write(lambda tx: ensure_workspace(tx, "first", AT))
+        lost.append(b"COMMIT\0")
+        writing = asyncio.create_task(opened.write(lambda tx: ensure_workspace(tx, "second", AT)))
+        while lost:
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        await asyncio.to_thread(server.stop)
+        await asyncio.to_thread(server.start)
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("CREATE TABLE IF NOT EXISTS others (number int)")
+            for number in range(10):
+                other.execute("INSERT INTO others VALUES (%s)", [number])
+        may_go_on.set()
+        await writing
+        names = await opened.read(
+            lambda tx: tx.exec_driver_sql("SELECT name FROM workspaces ORDER BY 1").scalars().all()
+        )
+        await opened.close()
+    assert names == ["first", "second"]
 
 
 @pytest.mark.contract("9.7")

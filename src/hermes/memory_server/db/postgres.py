@@ -1,8 +1,8 @@
 """A PostgreSQL database that any number of processes share: threads with pooled connections behind `Database`.
 
 A write that conflicts with another is run again; so is one whose connection is lost, on a new connection. If the
-connection is lost during COMMIT, the server is asked for the outcome of the transaction, so nothing is written
-twice."""
+connection is lost during COMMIT, the outcome is read from a row that the transaction itself wrote (`commits`), so
+nothing is lost or written twice. The transaction's id does not tell: after a crash PostgreSQL may assign it again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -68,6 +69,20 @@ WRITE = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {PATH}; SET LOCAL lock_timeout = {LOCK_MILLISECONDS}; "
     f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_MILLISECONDS}"
 )
+COMMITS = f"CREATE TABLE IF NOT EXISTS {SCHEMA}.commits (writer text PRIMARY KEY, number bigint, at timestamptz)"
+"""The number of the last transaction that each writer thread committed."""
+FORGET_WRITERS = f"DELETE FROM {SCHEMA}.commits WHERE at < now() - interval '1 day'"
+NUMBER_COMMIT = f"""
+INSERT INTO {SCHEMA}.commits (writer, number, at)
+SELECT %s, %s, now() WHERE pg_current_xact_id_if_assigned() IS NOT NULL
+ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at RETURNING number
+"""
+"""Returns no row in a transaction that wrote nothing."""
+FIND_COMMIT = f"""
+INSERT INTO {SCHEMA}.commits (writer, number, at) VALUES (%s, 0, now())
+ON CONFLICT (writer) DO UPDATE SET at = excluded.at RETURNING number
+"""
+"""Waits until a transaction of this writer has ended. A query would not see one that has just inserted the row."""
 QUEUED = "queued_jobs"
 """Marks a transaction that queued jobs."""
 
@@ -105,6 +120,19 @@ class _Retries:
         return True
 
 
+class _Writer(threading.local):
+    """The name of a thread in the table `commits`, and the number of its last transaction."""
+
+    def __init__(self) -> None:
+        self.name = uuid.uuid4().hex
+        self._last = 0
+
+    def count_commit(self) -> int:
+        """Return the number of the next transaction."""
+        self._last += 1
+        return self._last
+
+
 class PostgresDatabase:
     """An open PostgreSQL database, shared with other processes."""
 
@@ -120,6 +148,7 @@ class PostgresDatabase:
         self._engine = create_postgres_engine(address, READERS + WRITERS)
         self._readers = Threads(READERS, "postgres reader")
         self._writers = Threads(WRITERS, "postgres writer")
+        self._writer = _Writer()
         self._guard = threading.Lock()
         """Guards the next two attributes."""
         self._tried_again: Counter[str] = Counter()
@@ -233,43 +262,40 @@ class PostgresDatabase:
     def _write(self, run: Callable[[Tx], T]) -> T:
         retries = _Retries()
         while True:
-            transaction: str | None = None
+            number = 0
             try:
                 with self.transaction(WRITE) as tx:
                     result = run(tx)
                     driver = driver_of(tx)
-                    found = driver.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
                     is_queued = bool(tx.info.pop(QUEUED, False))
-                    transaction = found[0] if found else None
+                    writer, following = self._writer.name, self._writer.count_commit()
+                    if driver.execute(NUMBER_COMMIT, [writer, following]).fetchone() is not None:
+                        number = following
                     if driver.execute("COMMIT").statusmessage != "COMMIT":
                         raise StoreBusyError(f"a transaction on {self.address} was rolled back")
                     if is_queued:
                         driver.execute(f"NOTIFY {CHANNEL}")
                 return result
             except DATABASE_ERRORS as error:
-                if transaction is not None and self._has_committed(transaction, error):
+                if number and self._has_committed(number, error):
                     return result
                 self._recover(error, retries)
 
-    def _has_committed(self, transaction: str, error: BaseException) -> bool:
-        """Return True if a transaction was committed although its COMMIT was not answered."""
+    def _has_committed(self, number: int, error: BaseException) -> bool:
+        """Return True if this thread's transaction was committed although its COMMIT was not answered."""
         if find_remedy(error) != "reconnect":
             return False
         retries = _Retries()
         while True:
             try:
-                with self.transaction(READ) as tx:
-                    query = "SELECT pg_xact_status(%s::text::xid8)"
-                    found = driver_of(tx).execute(query, [transaction]).fetchone()
+                with self.transaction(WRITE) as tx:
+                    found = driver_of(tx).execute(FIND_COMMIT, [self._writer.name]).fetchone()
+                return found is not None and found[0] == number
             except DATABASE_ERRORS as again:
                 if find_remedy(again) != "reconnect":
-                    message = f"it is unknown whether a transaction was committed: {self.address} has no record of it"
+                    message = f"it is unknown whether a transaction was committed: {self.address} does not answer that"
                     raise StoreUnreachableError(message) from again
                 self._recover(again, retries)
-                continue
-            if found is None or found[0] != "in progress":
-                return found is not None and found[0] == "committed"
-            time.sleep(MIN_PAUSE_SECONDS)  # the server has not noticed yet that the connection is lost
 
     def _recover(self, error: BaseException, retries: _Retries) -> None:
         """Wait before the next attempt, or raise the error for the user. An outage is logged once."""

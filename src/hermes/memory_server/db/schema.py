@@ -77,7 +77,7 @@ def open_postgres(
 ) -> PostgresDatabase:
     """Open a PostgreSQL database, upgraded to the newest schema. Refuse a database of another program."""
     try:
-        from hermes.memory_server.db.postgres import PostgresDatabase
+        from hermes.memory_server.db.postgres import COMMITS, FORGET_WRITERS, PostgresDatabase
         from hermes.memory_server.db.postgres_schema import add_missing_indexes, claim_schema, find_missing_indexes
     except ImportError as error:
         raise UsageError(f"PostgreSQL needs the package psycopg ({error})", hint=INSTALL_POSTGRES) from error
@@ -88,6 +88,8 @@ def open_postgres(
         claim_schema(tx, str(address))
         if prepare_memory(tx, str(address), space, by="+1"):
             return True
+        tx.exec_driver_sql(COMMITS)
+        tx.exec_driver_sql(FORGET_WRITERS)
         missing[:] = find_missing_indexes(tx)
         return False
 
