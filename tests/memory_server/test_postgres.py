@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -233,11 +233,11 @@ def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None =
 
 
 def _answer(server: socket.socket, client: socket.socket) -> None:
-    try:
+    with suppress(OSError):
         while data := server.recv(65536):
             client.sendall(data)
-    except OSError:
-        return
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.contract("9.7")
