@@ -197,7 +197,7 @@ def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None =
     unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:
-        with client:
+        with client, suppress(OSError):
             server = socket.create_connection(("127.0.0.1", port))
             threading.Thread(target=_answer, args=(server, client), daemon=True).start()
             while data := client.recv(65536):
@@ -211,8 +211,8 @@ def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None =
                     lost.pop(0)
                     client.shutdown(socket.SHUT_RDWR)
                     break
-            server.shutdown(socket.SHUT_RDWR)
-            server.close()
+            with server:
+                server.shutdown(socket.SHUT_RDWR)
 
     open_ends: list[socket.socket] = []
 
