@@ -1,10 +1,12 @@
 """Scores which questions memory admits not to know: `python -m bench.admission FOLDER [--plain]`.
 
 FOLDER holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
-`abstention`). To these come the two lives of `bench.life` with their questions and those of `near_questions.jsonl`,
-questions of other conversations under the names of this one, and questions that nobody spoke of. The regression of
-`hermes.ranking.admission` is fitted on all conversations but one, for each, and judged on that one. Prints the share
-that is refused, by the least likelihood, and the numbers for the source; the curve goes beside the results.
+`abstention`). To these come the ten lives of `told_lives.txt` in five languages, each with questions that have an
+answer (`?`) and questions near to what was told that have none (`!`), questions of other conversations under the names
+of this one, and questions that nobody spoke of. The regression of `hermes.ranking.admission` is fitted on all
+conversations but one, for each, and judged on that one. The two lives of `bench.life`, with their questions and those
+of `near_questions.jsonl`, are judged only; nothing is fitted to them. Prints the share that is refused, by the least
+likelihood, and the numbers for the source; the curve goes beside the results.
 With `--plain` it does without finer vectors, which take half an hour for BEAM on two processors.
 """
 
@@ -45,15 +47,24 @@ from hermes.ranking.admission import KNOWN_THRESHOLD, MAX_LINES_READ, AnswerFeat
 ANSWERED = {
     "LoCoMo": True,
     "BEAM": True,
+    "told": True,
     "life": True,
     "LoCoMo, no answer": False,
     "BEAM, no answer": False,
+    "told, no answer": False,
     "life, no answer": False,
     "of another talk": False,
     "never spoken of": False,
 }
-WEIGHTS = {"never spoken of": 0.3, "of another talk": 0.3, "life": 1.5, "life, no answer": 1.5}
-"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance."""
+WEIGHTS = {
+    "never spoken of": 0.3, "of another talk": 0.3, "told": 1.5, "told, no answer": 2.0, "BEAM": 0.5,
+    "BEAM, no answer": 1.5, "life": 0.0, "life, no answer": 0.0,
+}  # fmt: skip
+"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance. Those of the lives
+count nothing, so that others judge them.
+"""
+TOLD = Path(__file__).with_name("told_lives.txt")
+DAYS_BETWEEN, MESSAGES_PER_SESSION = 6, 6
 LIVES = ("life", "life_plain")
 SHARE_OF_OTHERS = 3
 """Every so many of the questions of another conversation is asked."""
@@ -107,6 +118,24 @@ def _locomo(number: int, given: dict[str, Any]) -> Conversation:
     return Conversation(f"LoCoMo-{number}", turns, [(one["question"], one["category"] != 5) for one in given["qa"]])
 
 
+def read_told() -> Iterator[Conversation]:
+    """Yield the made-up lives. A line begins with what it is: `#` a name, `-` a message, `?` and `!` questions."""
+    start = datetime(2024, 1, 3, 9, tzinfo=UTC)
+    for part in TOLD.read_text(encoding="utf-8").split("# ")[1:]:
+        (name, _), *lines = [line.split(" ", 1) for line in part.splitlines()]
+        said = [text for mark, text in lines if mark == "-"]
+        turns = [
+            {
+                "session": f"s{place // MESSAGES_PER_SESSION}",
+                "speaker": name,
+                "text": text,
+                "time": (start + timedelta(days=DAYS_BETWEEN * place)).isoformat(),
+            }
+            for place, text in enumerate(said)
+        ]
+        yield Conversation(f"told-{name}", turns, [(text, mark == "?") for mark, text in lines if mark in "?!"])
+
+
 def fill(client: httpx.Client, one: Conversation) -> None:
     for session in dict.fromkeys(turn["session"] for turn in one.turns):
         said = [turn for turn in one.turns if turn["session"] == session]
@@ -145,7 +174,8 @@ async def look(folder: Path, asked: Sequence[Asked], finer: MiniLm | None) -> li
 
 
 def fit(rows: Numbers, wanted: Numbers, weights: Numbers) -> tuple[Numbers, float]:
-    """Fit a logistic regression by Newton's method; return its coefficients and its bias."""
+    """Fit a logistic regression by Newton's method; return its coefficients and bias. Rows of weight 0 play no part."""
+    rows, wanted, weights = (some[weights > 0] for some in (rows, wanted, weights))
     middle, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
     given = np.column_stack([(rows - middle) / spread, np.ones(len(rows))])
     ridge = RIDGE * np.array([*[1.0] * rows.shape[1], 0.0])
@@ -216,6 +246,7 @@ def run(folder: Path, *, plain: bool) -> None:
     talks = list(read_conversations(folder))
     if not talks:
         sys.exit(f"{folder} holds no conversations: see the first lines of bench/admission.py")
+    talks += read_told()
     with tempfile.TemporaryDirectory() as data:
         process, url, _ = serve(data)
         try:

@@ -10,7 +10,8 @@ from honcho import Honcho
 
 from hermes.memory_server.engine.dialectic import HEAD, UNTOLD
 from hermes.memory_server.engine.word_vectors import WordVectors
-from hermes.ranking.admission import KNOWN_THRESHOLD, AskedWords, FoundLine, holds_value, likelihood, read_features
+from hermes.ranking.admission import KNOWN_THRESHOLD, AskedWords, FoundLine, likelihood, read_features
+from hermes.ranking.asked_values import holds_value
 from tests.memory_server.sdk import Caller
 from tests.memory_server.talking import say, settle
 
@@ -91,9 +92,49 @@ def test_an_answer_is_less_likely_if_no_line_holds_both_the_person_and_the_thing
     assert judge("Does Ruth have a dog?", "ruth dog", DOG) < judge("Does Ruth have a dog?", "ruth dog", with_dog)
 
 
+@pytest.mark.contract("9.5")
+def test_particulars_of_what_was_only_mentioned_are_less_likely() -> None:
+    lines = ["I went to the workshop of Michele in July."]
+    assert judge("What specific people were in the workshop?", "workshop", lines) < judge(
+        "What people were in the workshop?", "workshop", lines
+    )
+
+
+@pytest.mark.contract("9.5")
+def test_the_part_of_a_long_text_that_holds_the_words_is_read() -> None:
+    filled = "So it goes on and on about nothing. " * 30
+    near, far = f"{filled} The harbour festival is in Hull. {filled}", filled
+    assert judge("Where is the harbour festival?", "harbour festival", [near]) > judge(
+        "Where is the harbour festival?", "harbour festival", [far]
+    )
+
+
+@pytest.mark.contract("9.5")
+def test_a_close_line_without_the_value_makes_an_answer_less_likely() -> None:
+    asked = AskedWords("How old is the dog?", ["dog"], 1.0, NOBODY, False)
+    without, having = (
+        likelihood(read_features(asked, [FoundLine(text, 1, 0.6)], WordVectors().direction))
+        for text in ("The dog ate a block of butter.", "The dog is nine now.")
+    )
+    assert without < having
+
+
 @pytest.mark.parametrize(
     ("question", "text", "is_held"),
     [
+        ("Who is my brother?", "My brother Rangi runs a shop.", True),
+        ("Who is my boss?", "I had lunch with my boss in Berlin.", False),
+        ("What is the cat called?", "I call her Duchess.", True),
+        ("What is Ann's last name?", "Ann is leaving in the fall.", False),
+        ("How old is Esi?", "My wife Esi is seven months along.", False),
+        ("How old is Kwame?", "We have a son, Kwame, he's three.", True),
+        ("Combien gagne Inès ?", "Inès est apprentie.", False),
+        ("¿Cuántos años tiene Carmen?", "Carmen, de cinco años.", True),
+        ("Which hotel are we in?", "We go to the coast in July.", False),
+        ("Which hotel are we in?", "We booked the Astoria.", True),
+        ("Where did we meet?", "We met long ago.", False),
+        ("朵朵的生日是哪天?", "我们有一个女儿,叫朵朵。", False),
+        ("How much does Kestrel weigh?", "Kestrel sleeps all day.", False),
         ("What colour is the dog?", "Pepper is dark blue.", True),
         ("What colour is the dog?", "Pepper is a beagle.", False),
         ("How much did the car cost?", "We bought a Subaru.", False),

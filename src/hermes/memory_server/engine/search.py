@@ -66,6 +66,8 @@ class Hit(NamedTuple):
     certainty: float
     asked: AskedWords | None = None
     changes: tuple[Record, ...] = ()
+    closeness: float | None = None
+    """The closeness to the question by finer vectors; None if it was not computed."""
 
     @property
     def is_about(self) -> bool:
@@ -100,7 +102,7 @@ def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures
     """Return the features of the messages from which the probability of an answer is computed; None without them."""
     if not hits or hits[0].asked is None:
         return None
-    lines = [FoundLine(hit.row.content, hit.row.peer_id) for hit in hits]
+    lines = [FoundLine(hit.row.content, hit.row.peer_id, hit.closeness) for hit in hits]
     near = question.direction
     direction = None if near is None else lambda word: _find_direction(near, word)
     return read_features(hits[0].asked, lines, direction)
@@ -118,7 +120,9 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
     directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
     said = [SaidStatement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
     order = put_successors_first(question.text, question.finer.vector, said)
-    return [*(hits[at] for at in order), *hits[MAX_COMPARED:]]
+    close = {found: float(vector @ question.finer.vector) for found, vector in directions.items()}
+    compared = [hit._replace(closeness=close.get(hit.row.id)) for hit in hits[:MAX_COMPARED]]
+    return [*(compared[at] for at in order), *hits[MAX_COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
