@@ -77,7 +77,7 @@ class Place:
 
 
 def settings(model: LoopbackModel, **more: object) -> dict[str, object]:
-    given: dict[str, object] = {"memory__provider": "honcho", "memory__deadline": 30.0, "memory__first_deadline": 30.0}
+    given: dict[str, object] = {"memory__provider": "honcho", "memory__deadline": 25.0, "memory__first_deadline": 25.0}
     return api_settings(model, api__users="guests", **{**given, **more})
 
 

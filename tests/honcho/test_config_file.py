@@ -311,7 +311,7 @@ def test_a_change_waits_for_the_lock_that_a_stock_hermes_takes(
     import fcntl
 
     path = machine.write({})
-    monkeypatch.setattr("hermes.files.locked.__wrapped__.__kwdefaults__", {"timeout": 0.05})
+    monkeypatch.setattr("hermes.honcho.config_file.LOCK_SECONDS", 0.05)
     with Path(f"{path}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(HomeError, match="another process has locked"):

@@ -241,9 +241,9 @@ class ActiveProvider:
         return found.value if isinstance(found, Returned) else {}
 
     async def flush(self, lane: str, seconds: float) -> None:
-        """Wait until the lane is empty, or its remaining entries are not due within `seconds`. Store errors are only
-        logged, so that a turn can continue."""
-        if self.deliver_lane is not None:
+        """Wait until the lane is empty, or its remaining entries are not due within `seconds`; not at all while the
+        plugin does not start. Store errors are only logged, so that a turn can continue."""
+        if self.deliver_lane is not None and not self._is_out():
             with self.background.logged(f"delivering lane {lane}"):
                 await self.deliver_lane(lane, self.store.clock.now() + seconds)
 
@@ -341,10 +341,15 @@ class ActiveProvider:
             return Missed(f"{hook} was skipped, the time for memory was used up", skipped=True)
         return await self._running().call(hook, run, line=line, expect=expect, seconds=seconds)
 
+    def _is_out(self) -> bool:
+        """Return True if the start has failed and is not retried yet."""
+        has_failed = self._starting is not None and self._starting.done() and not self._starting.result()
+        return has_failed and self._try_again.seconds_left() > 0
+
     async def _started(self, deadline: Deadline) -> bool:
         """Start the plugin once for all callers. Return True if it runs; a failed start is retried after a while."""
         started = self._starting
-        if started is None or (started.done() and not started.result() and not self._try_again.seconds_left()):
+        if started is None or (started.done() and not started.result() and not self._is_out()):
             started = self._starting = asyncio.create_task(self._start())
         if not started.done():
             await asyncio.wait({started}, timeout=deadline.seconds_left())
