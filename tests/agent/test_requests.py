@@ -18,7 +18,7 @@ from hermes.errors import NotFoundError
 from hermes.events import Failed
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.store.mended import hide_rows
+from hermes.store.hidden import hide_rows
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, LiveView, ToolCall
 from tests.agent.agents import make_agent, take_turn

@@ -64,7 +64,7 @@ async def test_exactly_the_left_out_messages_are_hidden_in_any_order(steps: list
             await store.write(lambda tx: script.play(tx, steps))
             await store.index()
             left = {message.id for message in script.said} - script.hidden
-            known = await store.read(lambda tx: store.incognito.remembered(tx, session, script.said))
+            known = await store.read(lambda tx: store.incognito.remembered(tx, script.said))
             assert {message.id for message in known} == left
             hits = await store.read(lambda tx: store.search.related(tx, "parrot", OWNER, limit=50, roles=("user",)))
             assert {hit.message.id for hit in hits} == left

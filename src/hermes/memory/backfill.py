@@ -18,7 +18,6 @@ from hermes.memory.outbox import Destination
 from hermes.memory.values import Address, Conversation, Speaker, speaker_of
 from hermes.store.memory_rows import find_place
 from hermes.store.people import People
-from hermes.store.withheld import is_hidden
 from hermes.types import Message, Session
 
 MAX_MESSAGES_PER_COMMIT = 200
@@ -114,9 +113,8 @@ class Backfill:
             session = store.sessions.look_up(tx, destination.place)
             if session is None:  # deleted meanwhile
                 return 0
-            hidden = store.incognito.ranges(tx, session.id)  # forgotten meanwhile
-            told = [message for message in messages if not is_hidden(hidden, message.id)]
-            spoken = [(message, self._speaker(tx, destination.about, session, message)) for message in told]
+            known = store.incognito.remembered(tx, messages)  # some may have been forgotten meanwhile
+            spoken = [(message, self._speaker(tx, destination.about, session, message)) for message in known]
             return outbox.take_in(tx, destination, spoken, now=store.clock.now())
 
         taken = await store.write(record)

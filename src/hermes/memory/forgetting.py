@@ -13,7 +13,6 @@ The entry is an outbox row like any other, so it survives a kill of the process.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,12 +29,12 @@ from hermes.memory.notes import FILES, Notes
 from hermes.memory.outbox import QueuedWish, enqueue_wish, may_arrive, queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.scope import OWNER
+from hermes.store.corrections import drop_corrections
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import find_place, get_value, providers_of, set_value
 from hermes.store.reviews import drop_remarks
 from hermes.store.store import Store
 from hermes.store.told import told_among, told_providers, unmark_told
-from hermes.store.withheld import drop_corrections, is_hidden
 from hermes.types import Json, Message
 
 PAGE_ROWS = 1000
@@ -93,7 +92,8 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
         text, queued_upto = entry_text(tx, item), max(queued_upto, item.id)
         if wording.is_in(text):
             entries.append(QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), text))
-    return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
+    known = store.incognito.known_among(tx, [message for _, message in said])
+    return Kept(tuple(entries), tuple(one for one in said if one[1] in known), upto, queued_upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, InFlight]:
@@ -164,15 +164,6 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
         for row in page:
             yield str(row["session_id"]), int(row["id"]), str(row["content"])
         after = int(page[-1]["id"])
-
-
-def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Return the messages that exist, are not incognito and were not undone."""
-    numbers = json.dumps([number for _, number in said])
-    rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
-    there = {row["id"] for row in rows} - store.messages.undone_among(tx, [number for _, number in said])
-    hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
-    return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
 def _is_queued(tx: Tx, entry: int) -> bool:

@@ -57,9 +57,8 @@ def find_late(store: Store, tx: Tx, provider: str, whose: Notebook, fact: str, *
             continue
         message = store.messages.get(tx, item.payload["message"])
         if message is not None and wanted in " ".join((message.content or "").split()):
-            found += store.incognito.remembered(tx, message.session_id, [message])
-    undone = store.messages.undone_among(tx, [one.id for one in found])
-    return [one for one in found if one.id not in undone]
+            found.append(message)
+    return store.incognito.remembered(tx, found)
 
 
 def _is_said_by(store: Store, tx: Tx, item: Item, whose: Notebook) -> bool:

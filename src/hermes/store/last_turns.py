@@ -16,14 +16,13 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.store.compressions import Compressions
 from hermes.store.copies import SUMMARY
+from hermes.store.hidden import TAKEN_BACK, Undoing, hide_rows, record_undoing, restored_among
 from hermes.store.ids import compression_lease
 from hermes.store.inbox import settle_undone
-from hermes.store.mended import TAKEN_BACK, hide_rows, restored_among
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
 from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
-from hermes.store.withheld import Undoing, record_undoing
 from hermes.types import Message
 
 SUMMARISED = "earlier messages are part of a summary, which cannot be undone"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
 from hermes.db.engine import Tx
@@ -111,14 +111,6 @@ class Messages:
             f"{self._shape.select} WHERE t.session_id = ? AND {self._undone} ORDER BY t.id", (session_id,)
         )
         return (message_from_row(row) for row in rows if row["role"] != SESSION_META_ROLE)
-
-    def undone_among(self, tx: Tx, message_ids: Iterable[int]) -> frozenset[int]:
-        """Return those of these messages that were retracted."""
-        rows = tx.execute(
-            f"SELECT t.id FROM messages t WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._undone}",
-            (json.dumps(list(message_ids)),),
-        )
-        return frozenset(row["id"] for row in rows)
 
     def with_undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """Yield the history together with retracted messages, in order."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from hermes.db.engine import Tx
 from hermes.scope import TERMINAL
 from hermes.store.copies import SUMMARY, Copies
+from hermes.store.hidden import Incognito
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
 from hermes.store.told import EVERYONE, mark_told
-from hermes.store.withheld import Incognito
 from hermes.types import ECHO, Message, Session
 
 TEMPORARY_SOURCES = ("cron", "subagent", "tool")
@@ -65,7 +65,7 @@ class UndeliveredMessages:
             )
         }
         again = self._from_parent(tx, session)
-        known = self._incognito.remembered(tx, session_id, said)
+        known = self._incognito.remembered(tx, said)
         return [message for message in known if message.id not in told and message.id not in again]
 
     def keep_copies_out(self, tx: Tx, parent_id: str) -> None:
@@ -74,7 +74,7 @@ class UndeliveredMessages:
         children = [child for child in self._sessions.children(tx, parent_id) if self._may_be_told(tx, child)]
         if not children:
             return
-        theirs, hidden = self._copies.said(tx, parent_id), self._incognito.ranges(tx, parent_id)
+        theirs, hidden = self._copies.said(tx, parent_id), self._incognito.ids(tx, parent_id)
         for child in children:
             mark_told(tx, EVERYONE, self._copies.from_parent(tx, child, theirs, hidden))
 
@@ -83,7 +83,7 @@ class UndeliveredMessages:
         parent = session.parent_session_id
         if parent is not None and self._sessions.exists(tx, parent):
             theirs = self._copies.said(tx, parent)
-            return self._copies.from_parent(tx, session, theirs, self._incognito.ranges(tx, parent))
+            return self._copies.from_parent(tx, session, theirs, self._incognito.ids(tx, parent))
         is_branch = parent is not None or self._is_marked(tx, session.id, BRANCHED)
         return self._copies.from_gone_parent(tx, session, is_branch)
 
