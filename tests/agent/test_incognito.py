@@ -141,7 +141,7 @@ async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(tm
         assert history[-1] == "secret reply"
         await agent.store.index()
         found = await session_search_tool(agent.store, agent.scope).run({"query": "secret"})
-        untold = await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id))
+        untold = await agent.store.read(lambda tx: agent.store.unsynced.messages(tx, "another", agent.session_id))
     assert found.text == "Nothing was said about: secret"
     assert untold == []
     assert provider.entries == []

@@ -35,7 +35,7 @@ from hermes.memory.provider import (
 )
 from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneOptions
-from hermes.store.told import told_among
+from hermes.store.synced import synced_among
 from hermes.store.turns import NoRecord
 from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
@@ -151,11 +151,11 @@ async def test_unsent_entries_are_withdrawn_in_the_commit_of_the_undo(tmp_path: 
         assert await take_back(agent) == "Took back the last turn (2 messages): “figs” and what followed."
 
         def read(tx: Tx) -> list[tuple[str, int]]:
-            return told_among(tx, range(1, 100))
+            return synced_among(tx, range(1, 100))
 
         assert await agent.store.read(read) == [("recorder", 1), ("recorder", 2)]
-        assert await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id)) != []
-        assert await agent.store.read(lambda tx: agent.store.untold.sessions(tx, "recorder")) == [], "nor later"
+        assert await agent.store.read(lambda tx: agent.store.unsynced.messages(tx, "another", agent.session_id)) != []
+        assert await agent.store.read(lambda tx: agent.store.unsynced.sessions(tx, "recorder")) == [], "nor later"
     assert provider.told() == ["stamps", "one"]
     assert provider.undos() == []
 

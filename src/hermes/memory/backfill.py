@@ -53,9 +53,9 @@ class Backfill:
 
     async def find(self) -> list[Earlier]:
         """Return the sessions with unsent messages, oldest first."""
-        name, untold = self._provider.name, self._store.untold
+        name, unsynced = self._provider.name, self._store.unsynced
         found: list[Earlier] = []
-        for session_id in await self._store.read(lambda tx: untold.sessions(tx, name)):
+        for session_id in await self._store.read(lambda tx: unsynced.sessions(tx, name)):
             if messages := await self._read(session_id):
                 found.append(Earlier(session_id, len(messages)))
         return found
@@ -85,8 +85,8 @@ class Backfill:
         return done, True
 
     async def _read(self, session_id: str) -> list[Message]:
-        name, untold = self._provider.name, self._store.untold
-        return await self._store.read(lambda tx: untold.messages(tx, name, session_id))
+        name, unsynced = self._provider.name, self._store.unsynced
+        return await self._store.read(lambda tx: unsynced.messages(tx, name, session_id))
 
     async def _address(self, session_id: str) -> tuple[Destination, Address]:
         """Return the destination and address of a session. One that the provider already knows keeps its binding."""

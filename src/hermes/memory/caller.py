@@ -43,7 +43,7 @@ from hermes.memory.plugin_thread import Deadline, Expected, HookResult, Missed, 
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
 from hermes.store.injections import Injection, keep_injection
-from hermes.store.memory_rows import find_place, get_health, told_title
+from hermes.store.memory_rows import find_place, get_health, title_for_providers
 from hermes.store.store import Store
 from hermes.types import Json, Message, RecalledLine, ToolSpec
 
@@ -135,7 +135,7 @@ class Memory:
         if not messages:
             return
         if self._opened is None and self._conversation.title is not None:  # it may have been set while incognito
-            title = told_title(tx, self._conversation.session_id, self._conversation.title)
+            title = title_for_providers(tx, self._conversation.session_id, self._conversation.title)
             self._conversation = replace(self._conversation, title=title)
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._destination, spoken, now=self._clock_now())

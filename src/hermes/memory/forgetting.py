@@ -34,7 +34,7 @@ from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import find_place, get_value, providers_of, set_value
 from hermes.store.reviews import drop_remarks
 from hermes.store.store import Store
-from hermes.store.told import told_among, told_providers, unmark_told
+from hermes.store.synced import synced_among, synced_providers, unmark_synced
 from hermes.types import Json, Message
 
 PAGE_ROWS = 1000
@@ -113,10 +113,10 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
     return kept, under_way
 
 
-def find_told(tx: Tx) -> list[str]:
+def find_synced_providers(tx: Tx) -> list[str]:
     """Return the providers that received anything, or have queued entries."""
     prefix = queue_name("")
-    return sorted({*told_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
+    return sorted({*synced_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
 
 
 def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
@@ -262,7 +262,7 @@ def retract(tx: Tx, cause: str, messages: Sequence[Message], since: float, *, no
     """Retract these messages from all providers, and the entries of tools and sub-agents since then, once for each
     `cause`."""
     session_id, ids = messages[0].session_id, [message.id for message in messages]
-    providers = sorted({*providers_of(tx, session_id), *(name for name, _ in told_among(tx, ids))})
+    providers = sorted({*providers_of(tx, session_id), *(name for name, _ in synced_among(tx, ids))})
     found = [_retract_from(tx, provider, cause, messages, since, now) for provider in providers]
     return [one for one in found if one.withdrawn or one.queued or one.stays]
 
@@ -279,10 +279,10 @@ def _retract_from(
         if item.payload
     ]
     gone = withdraw(tx, [*sent, *made])
-    unmark_told(tx, provider, [item.payload["message"] for item in gone if "message" in item.payload])
+    unmark_synced(tx, provider, [item.payload["message"] for item in gone if "message" in item.payload])
     begun = [item for item in sent if item not in gone and item.state != "done"]
     drop(tx, [item.id for item in begun])
-    known = {message for whose, message in told_among(tx, [one.id for one in messages]) if whose == provider}
+    known = {message for whose, message in synced_among(tx, [one.id for one in messages]) if whose == provider}
     times = [message.timestamp for message in messages if message.id in known]
     tickets = [item.key for item in made if item not in gone]
     if not (times or tickets):

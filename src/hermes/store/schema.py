@@ -25,7 +25,6 @@ from hermes.store import (
     people,
     reviews,
     session_settings,
-    told,
     usage,
 )
 from hermes.types import Json
@@ -172,7 +171,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(9, (injections.SCHEMA,)),
-    Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
+    Migration(10, (*memory_rows.SYNCED_SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, reviews.NOTE_REMARKS_SCHEMA),
     Migration(
         12,
