@@ -21,7 +21,7 @@ from hermes.errors import UsageError
 from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.forgetting import find_kept, forgotten_at
+from hermes.memory.forgetting import ForgettingEpoch, find_kept
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -174,7 +174,7 @@ async def test_sent_entries_are_deleted_at_the_provider_after_all_earlier_ones(t
         times = [message.timestamp for message in said[2:]]
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": [], "may_arrive": {}}
         assert entry.address == {"to": agent.session_id}
-        since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
+        since = await agent.store.read(lambda tx: ForgettingEpoch.read(tx, "recorder", now=0.0).forgotten_at)
         [done_at] = await agent.store.read(lambda tx: undone_at(tx, agent.session_id))
         assert since > done_at, "nothing is recalled that was fetched before it was deleted"
         kept = await agent.store.read(lambda tx: find_kept(agent.store, tx, Wording(("figs",))))

@@ -130,14 +130,22 @@ def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
     set_value(tx, provider, KIND, REPLIES, now)
 
 
-def replies_marked_at(tx: Tx, provider: str) -> float:
-    """Return when running replies were last kept out of memory; 0 for never."""
-    return float(get_value(tx, provider, KIND, REPLIES) or 0.0)
+class ForgettingEpoch(Struct, frozen=True):
+    """When something was last forgotten, and when running replies were last kept out of memory; 0 for never."""
 
+    read_at: float = 0.0
+    forgotten_at: float = 0.0
+    replies_at: float = 0.0
 
-def forgotten_at(tx: Tx, provider: str) -> float:
-    """Return when something was last forgotten; 0 for never."""
-    return float(get_value(tx, provider, KIND, KEY) or 0.0)
+    @property
+    def fetched_since(self) -> float:
+        """Text fetched before this time is not recalled."""
+        return min(self.forgotten_at, self.read_at)  # the clock may have been ahead when something was forgotten
+
+    @classmethod
+    def read(cls, tx: Tx, provider: str, *, now: float) -> ForgettingEpoch:
+        forgotten, replies = (float(get_value(tx, provider, KIND, key) or 0.0) for key in (KEY, REPLIES))
+        return cls(now, forgotten, replies)
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:
