@@ -63,7 +63,7 @@ def hide(db: sqlite3.Connection, ids: list[int]) -> None:
 
 
 def undo_repairs(db: sqlite3.Connection, ids: list[int]) -> None:
-    db.execute("DELETE FROM hermes_mended")
+    db.execute("DELETE FROM hermes_hidden")
 
 
 def rewrite_the_summary(db: sqlite3.Connection, ids: list[int]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.scope import OWNER
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.store import Store
 from hermes.types import Draft, Message
 from tests.scale import scale
@@ -50,7 +51,7 @@ class Script:
             incognito.end(tx, self._session)
         elif isinstance(step, int) and step < len(self.said):
             self.hidden.add(self.said[step].id)
-            incognito.leave_out(tx, self._session, self.said[step].id)
+            hide_rows(tx, [self.said[step].id], FORGOTTEN, now=1.0, hidden_from="memory")
 
 
 @pytest.mark.contract("4.11")

@@ -42,6 +42,7 @@ from hermes.memory.outbox import Destination
 from hermes.memory.plugin_thread import Deadline, Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.injections import Injection, keep_injection
 from hermes.store.memory_rows import find_place, get_health, title_for_providers
 from hermes.store.store import Store
@@ -155,7 +156,7 @@ class Memory:
         may contain them and stays out of memory."""
         outbox, destination, now = self.provider.outbox, self._destination, self._clock_now()
         if self._read_epoch(tx).replies_at != self._epoch.replies_at:
-            self.provider.store.incognito.leave_out(tx, destination.place, message.id)
+            hide_rows(tx, [message.id], FORGOTTEN, now=now, hidden_from="memory")
             outbox.turn_over(tx, destination, self._turn, now=now)
         else:
             agent = self._speaker if self._speaker.is_agent else None

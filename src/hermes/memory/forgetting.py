@@ -30,6 +30,7 @@ from hermes.memory.outbox import QueuedWish, enqueue_wish, may_arrive, queue_nam
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.scope import OWNER
 from hermes.store.corrections import drop_corrections
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import find_place, get_value, providers_of, set_value
 from hermes.store.reviews import drop_remarks
@@ -105,8 +106,7 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
     was_tried = is_any_tried(tx, dropped, since=now - LATE_ARRIVAL_SECONDS)
     under_way = InFlight(tuple(find_held(tx, dropped, now=now)), was_tried)
     drop(tx, dropped)
-    for session, message in kept.messages:
-        store.incognito.leave_out(tx, session, message)
+    hide_rows(tx, [message for _, message in kept.messages], FORGOTTEN, now=now, hidden_from="memory")
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
     drop_corrections(tx, wording.is_in)

@@ -13,6 +13,7 @@ from hermes.db.queue_items import drop, find, not_done_before
 from hermes.memory.forgetting import Retraction, retract
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import FactSource, Notebook, Speaker
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.last_turns import split_turns
 from hermes.store.store import Store
 from hermes.types import Message
@@ -78,8 +79,8 @@ def exclude_turns(
 ) -> list[Retraction]:
     """Exclude these messages from memory and drop a title made from them. Sent replies, and messages the provider may
     not have read, are retracted; it deletes the sources itself, with the fact."""
-    for message in [*turns.said, *(one.id for one in turns.after)]:
-        store.incognito.leave_out(tx, turns.session_id, message)
+    ids = [*turns.said, *(one.id for one in turns.after)]
+    hide_rows(tx, ids, FORGOTTEN, now=now, hidden_from="memory")
     for message in {*turns.said} - {one.id for one in turns.late}:
         waiting = find(tx, queue_name(provider), f"said:{message}")
         drop(tx, [waiting.id] if waiting is not None and waiting.state != "done" else [])

@@ -60,7 +60,7 @@ class Deletions:
             # Processes that still use the session cannot write any more, not even into a later one with its id.
             lanes.revoke_lane(tx, SESSIONS, key)
             leases.revoke(tx, compression_lease(key))
-            for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):
+            for table in ("hermes_message_extra", "hermes_hidden", "hermes_memory_told"):
                 tx.execute(
                     f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)
                 )
@@ -69,7 +69,7 @@ class Deletions:
                 "hermes_compressions",
                 "hermes_routes",
                 "hermes_session_extra",
-                "hermes_incognito",
+                "hermes_incognito_sessions",
                 "hermes_reviews",
                 "hermes_reviews_due",
                 "hermes_compression_failures",

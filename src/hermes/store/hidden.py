@@ -1,7 +1,9 @@
 """Hidden messages: rows that stay in the file and are not shown, sent or searched. No message row is changed.
 
-    hidden from everyone ── retracted by a person, or hidden by a repair ──> no view, list or search
-    left out of memory   ── incognito, or forgotten later ──> no provider, review, title or search of an agent
+    everyone  ── retracted by a person, or hidden by a repair ──> no view, list or search
+    memory    ── said incognito, or forgotten ──> no provider, review, title or search of an agent
+    providers ── retracted, or a copy from a deleted session ──> no provider, even if the row is live again
+    nobody    ── restored by a repair ──> live, however another version marked the row
 
 `Incognito.remembered` is the one condition for all that memory reads: neither deleted, retracted nor left out.
 """
@@ -10,12 +12,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.types import Message
 
+HiddenFrom = Literal["everyone", "memory", "providers", "nobody"]
+HIDDEN_SCHEMA = (
+    """
+    CREATE TABLE hermes_hidden (
+        hidden_from TEXT NOT NULL,
+        message_id INTEGER NOT NULL,
+        why TEXT NOT NULL,
+        at REAL,
+        PRIMARY KEY (hidden_from, message_id)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE hermes_incognito_sessions (
+        session_id TEXT PRIMARY KEY,
+        after_id INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "INSERT INTO hermes_hidden SELECT iif(shown, 'nobody', 'everyone'), message_id, reason, at FROM hermes_mended",
+    """
+    INSERT INTO hermes_hidden SELECT DISTINCT 'memory', t.id, 'incognito or forgotten', NULL
+    FROM hermes_incognito i CROSS JOIN messages t
+    WHERE t.session_id = i.session_id AND t.id > i.after_id AND t.id <= i.upto_id
+    """,
+    """
+    INSERT INTO hermes_incognito_sessions
+    SELECT session_id, min(after_id) FROM hermes_incognito WHERE upto_id IS NULL GROUP BY session_id
+    """,
+    "INSERT INTO hermes_hidden SELECT 'providers', message_id, 'retracted or copied', NULL FROM hermes_memory_told "
+    "WHERE provider = ''",
+    "DELETE FROM hermes_memory_told WHERE provider = ''",
+    # A process of the version before that still runs must fail, not hide something where nobody looks any more.
+    "DROP TABLE hermes_mended",
+    "DROP TABLE hermes_incognito",
+)
+"""Migration of earlier files, which had a table for each kind of mark. `at` is NULL if they did not keep the time."""
 MENDED_SCHEMA = """
 CREATE TABLE hermes_mended (
     message_id INTEGER PRIMARY KEY,
@@ -24,44 +62,76 @@ CREATE TABLE hermes_mended (
     at REAL NOT NULL
 )
 """
+"""Table of earlier files."""
+INCOGNITO_SCHEMA = """
+CREATE TABLE hermes_incognito (
+    session_id TEXT NOT NULL,
+    after_id INTEGER NOT NULL,
+    upto_id INTEGER,
+    PRIMARY KEY (session_id, after_id)
+) WITHOUT ROWID
+"""
+"""Table of earlier files, with ranges of messages; the last one of a session may be open."""
+TAKEN_BACK, FORGOTTEN, INCOGNITO, COPIED = "taken back", "forgotten", "incognito", "copied from a deleted session"
+"""Reasons. The first is also the mark of retracted rows where they are displayed nevertheless."""
 
-HIDDEN = "EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 0)"
-"""SQL condition on `messages t`: rows hidden from everyone, by a repair or because a person retracted them."""
 
-RESTORED = "EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 1)"
+def _marked(hidden_from: HiddenFrom) -> str:
+    return f"SELECT 1 FROM hermes_hidden h WHERE h.hidden_from = '{hidden_from}' AND h.message_id = t.id"
+
+
+HIDDEN = f"EXISTS ({_marked('everyone')})"
+"""SQL condition on `messages t`: rows hidden from everyone."""
+RESTORED = f"EXISTS ({_marked('nobody')})"
 """SQL condition on `messages t`: rows that a repair made live again."""
-
-TAKEN_BACK = "taken back"
-"""The reason of rows that a person retracted, and their mark where they are displayed nevertheless."""
-UNDONE = (
-    f"EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = t.id AND h.shown = 0 AND h.reason = '{TAKEN_BACK}')"
-)
+UNDONE = f"EXISTS ({_marked('everyone')} AND h.why = '{TAKEN_BACK}')"
 """SQL condition on `messages t`: rows hidden because a person retracted them."""
+WITHHELD = f"EXISTS ({_marked('providers')})"
+"""SQL condition on `messages t`: rows that no provider receives."""
+LEFT_OUT = (
+    f"(EXISTS ({_marked('memory')}) OR EXISTS (SELECT 1 FROM hermes_incognito_sessions i "
+    "WHERE i.session_id = t.session_id AND i.after_id < t.id))"
+)
+"""SQL condition on `messages t`: rows left out of memory."""
+LEFT_OUT_IDS = (
+    "SELECT message_id AS id FROM hermes_hidden WHERE hidden_from = 'memory' UNION SELECT t.id "
+    "FROM hermes_incognito_sessions i CROSS JOIN messages t WHERE t.session_id = i.session_id AND t.id > i.after_id"
+)
+"""Query for the ids of all messages that `LEFT_OUT` covers."""
+MENDED_IDS = "SELECT message_id FROM hermes_hidden WHERE hidden_from IN ('everyone', 'nobody')"
+"""Query for the ids of messages that are hidden from everyone, or restored."""
 
 
-def hide_rows(tx: Tx, message_ids: Iterable[int], reason: str, *, now: float) -> None:
-    """Hide these messages from everyone; they stay in the file."""
-    _mark(tx, message_ids, 0, reason, now)
+def hide_rows(
+    tx: Tx, message_ids: Iterable[int], why: str, *, now: float | None, hidden_from: HiddenFrom = "everyone"
+) -> None:
+    """Hide these messages, even if memory already has them; they stay in the file. `now` may be unknown."""
+    ids = list(message_ids)
+    if hidden_from in ("everyone", "nobody"):
+        _unmark(tx, ids)
+    rows = [(hidden_from, key, why, now) for key in ids]
+    tx.executemany("INSERT OR REPLACE INTO hermes_hidden VALUES (?, ?, ?, ?)", rows)
 
 
-def restore_rows(tx: Tx, message_ids: Iterable[int], reason: str, *, now: float) -> None:
+def restore_rows(tx: Tx, message_ids: Iterable[int], why: str, *, now: float) -> None:
     """Make these messages live again, however an older version marked them."""
-    _mark(tx, message_ids, 1, reason, now)
+    hide_rows(tx, message_ids, why, now=now, hidden_from="nobody")
 
 
 def restored_among(tx: Tx, message_ids: Iterable[int]) -> list[int]:
     """Return those of these messages that a repair made live again."""
     rows = tx.execute(
-        "SELECT message_id FROM hermes_mended WHERE shown = 1 AND message_id IN (SELECT value FROM json_each(?))",
+        "SELECT message_id FROM hermes_hidden WHERE hidden_from = 'nobody' "
+        "AND message_id IN (SELECT value FROM json_each(?))",
         (json.dumps(list(message_ids)),),
     )
     return [int(row["message_id"]) for row in rows]
 
 
-def _mark(tx: Tx, message_ids: Iterable[int], shown: int, reason: str, now: float) -> None:
+def _unmark(tx: Tx, message_ids: Iterable[int]) -> None:
     tx.executemany(
-        "INSERT OR REPLACE INTO hermes_mended (message_id, shown, reason, at) VALUES (?, ?, ?, ?)",
-        [(key, shown, reason, now) for key in message_ids],
+        "DELETE FROM hermes_hidden WHERE hidden_from IN ('everyone', 'nobody') AND message_id = ?",
+        [(key,) for key in message_ids],
     )
 
 
@@ -105,27 +175,6 @@ def find_undoing(tx: Tx, cause: str) -> Undoing | None:
     return None if row is None else Undoing(*(row[name] for name in Undoing.__struct_fields__))
 
 
-INCOGNITO_SCHEMA = """
-CREATE TABLE hermes_incognito (
-    session_id TEXT NOT NULL,
-    after_id INTEGER NOT NULL,
-    upto_id INTEGER,
-    PRIMARY KEY (session_id, after_id)
-) WITHOUT ROWID
-"""
-LEFT_OUT = (
-    "EXISTS (SELECT 1 FROM (SELECT i.upto_id FROM hermes_incognito i WHERE i.session_id = t.session_id "
-    "AND i.after_id < t.id ORDER BY i.after_id DESC LIMIT 1) WHERE upto_id IS NULL OR t.id <= upto_id)"
-)
-"""SQL condition on `messages t`: rows left out of memory. Only the last range that begins before a message can cover
-it, so one lookup suffices."""
-LEFT_OUT_IDS = (
-    "SELECT t.id FROM hermes_incognito i CROSS JOIN messages t "
-    "WHERE t.session_id = i.session_id AND t.id > i.after_id AND (i.upto_id IS NULL OR t.id <= i.upto_id)"
-)
-"""Query for the ids of all messages that `LEFT_OUT` covers."""
-
-
 class Incognito:
     """The messages of one store that memory may not have. Every method runs inside the caller's transaction."""
 
@@ -135,40 +184,29 @@ class Incognito:
 
     def begin(self, tx: Tx, session_id: str) -> None:
         """Make a session incognito from the next message on."""
-        if not self.is_on(tx, session_id):
-            tx.execute(
-                "INSERT OR REPLACE INTO hermes_incognito (session_id, after_id, upto_id) VALUES (?, ?, NULL)",
-                (session_id, _last_id(tx)),
-            )
+        tx.execute("INSERT OR IGNORE INTO hermes_incognito_sessions VALUES (?, ?)", (session_id, _last_id(tx)))
 
     def end(self, tx: Tx, session_id: str) -> None:
         """End incognito mode, if it is on, after the last message so far."""
+        # While it is on, the open end also covers what another program writes; from now on each message has its mark.
         tx.execute(
-            "UPDATE hermes_incognito SET upto_id = ? WHERE session_id = ? AND upto_id IS NULL",
-            (_last_id(tx), session_id),
+            "INSERT OR IGNORE INTO hermes_hidden SELECT 'memory', t.id, ?, t.timestamp "
+            "FROM hermes_incognito_sessions i CROSS JOIN messages t "
+            "WHERE i.session_id = ? AND t.session_id = i.session_id AND t.id > i.after_id",
+            (INCOGNITO, session_id),
         )
+        tx.execute("DELETE FROM hermes_incognito_sessions WHERE session_id = ?", (session_id,))
 
     def is_on(self, tx: Tx, session_id: str) -> bool:
         """Return True if the session is incognito now."""
-        row = tx.execute("SELECT 1 FROM hermes_incognito WHERE session_id = ? AND upto_id IS NULL", (session_id,))
+        row = tx.execute("SELECT 1 FROM hermes_incognito_sessions WHERE session_id = ?", (session_id,))
         return row.fetchone() is not None
 
-    def leave_out(self, tx: Tx, session_id: str, message_id: int) -> None:
-        """Keep one message out of memory from now on, even if memory already has it."""
-        before = tx.execute(
-            "SELECT after_id, upto_id FROM hermes_incognito WHERE session_id = ? AND after_id < ? "
-            "ORDER BY after_id DESC LIMIT 1",
-            (session_id, message_id),
-        ).fetchone()
-        if before is not None and (before["upto_id"] is None or before["upto_id"] >= message_id):
-            return
-        is_next = before is not None and before["upto_id"] == message_id - 1  # a range that ends here grows
-        begins = before["after_id"] if is_next else message_id - 1
-        tx.execute("INSERT OR REPLACE INTO hermes_incognito VALUES (?, ?, ?)", (session_id, begins, message_id))
-
-    def ids(self, tx: Tx, session_id: str) -> frozenset[int]:
-        """Return the messages of a session that were said incognito or forgotten."""
-        rows = tx.execute(f"{LEFT_OUT_IDS} AND i.session_id = ?", (session_id,))
+    def ids(self, tx: Tx, session_id: str, first: int = 0) -> frozenset[int]:
+        """Return the messages of a session, from `first` on, that were said incognito or forgotten."""
+        rows = tx.execute(
+            f"SELECT t.id FROM messages t WHERE t.session_id = ? AND t.id >= ? AND {LEFT_OUT}", (session_id, first)
+        )
         return frozenset(row["id"] for row in rows)
 
     def remembered(self, tx: Tx, messages: Iterable[Message]) -> list[Message]:

@@ -19,11 +19,9 @@ from hermes.store.copies import SUMMARY
 from hermes.store.hidden import TAKEN_BACK, Undoing, hide_rows, record_undoing, restored_among
 from hermes.store.ids import compression_lease
 from hermes.store.inbox import settle_undone
-from hermes.store.memory_rows import EVERYONE
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
 from hermes.store.sessions import Sessions
-from hermes.store.synced import mark_synced
 from hermes.types import Message
 
 SUMMARISED = "earlier messages are part of a summary, which cannot be undone"
@@ -90,7 +88,8 @@ class ConversationTurns:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
         self._sessions.count_messages(tx, session_id, -len(ids))
-        mark_synced(tx, EVERYONE, ids)  # never deliver them later
+        # Never deliver them later, even if another program makes them live again.
+        hide_rows(tx, ids, TAKEN_BACK, now=now, hidden_from="providers")
         settle_undone(tx, session_id, ids, now=now)
         # A running compression has read the undone messages: refuse its result.
         leases.revoke(tx, compression_lease(session_id))

@@ -9,6 +9,7 @@ from heapq import merge
 
 from hermes.db.engine import Tx
 from hermes.store.copies import SESSION_META_ROLE, Copies
+from hermes.store.hidden import MENDED_IDS
 from hermes.store.schema import (
     MAX_EPOCH_SECONDS,
     MESSAGE_OPTIONAL,
@@ -73,7 +74,7 @@ class Messages:
     def live_after(self, tx: Tx, session_id: str, message_id: int) -> list[Message]:
         """Return the live messages of a session after `message_id`, in order."""
         # Looking each row up among the mended ones takes as long as reading it, and most files have none.
-        mended = tx.execute("SELECT 1 FROM hermes_mended LIMIT 1").fetchone() is not None
+        mended = tx.execute(f"{MENDED_IDS} LIMIT 1").fetchone() is not None
         live = self._live if mended else self._unmended
         rows = tx.execute(
             f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {live} ORDER BY t.id",

@@ -188,6 +188,7 @@ MIGRATIONS = (
     Migration(13, api_turns.SCHEMA),
     Migration(14, (inbox.READ_POSITIONS, "ALTER TABLE hermes_message_extra ADD COLUMN author_is_agent")),
     Migration(15, (usage.HOURS,)),
+    Migration(16, hidden.HIDDEN_SCHEMA),
 )
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from hermes.db.engine import Tx
 from hermes.scope import TERMINAL
 from hermes.store.copies import SUMMARY, Copies
-from hermes.store.hidden import Incognito
-from hermes.store.memory_rows import EVERYONE
+from hermes.store.hidden import COPIED, WITHHELD, Incognito, hide_rows
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape, as_text
 from hermes.store.sessions import Sessions
@@ -48,18 +47,16 @@ def unmark_synced(tx: Tx, provider: str, messages: Iterable[int]) -> None:
 def synced_among(tx: Tx, messages: Iterable[int]) -> list[tuple[str, int]]:
     """Return `(provider, message id)` for each sync mark of these messages."""
     rows = tx.execute(
-        "SELECT provider, message_id FROM hermes_memory_told WHERE provider <> ? "
-        "AND message_id IN (SELECT value FROM json_each(?)) ORDER BY provider, message_id",
-        (EVERYONE, json.dumps(list(messages))),
+        "SELECT provider, message_id FROM hermes_memory_told "
+        "WHERE message_id IN (SELECT value FROM json_each(?)) ORDER BY provider, message_id",
+        (json.dumps(list(messages)),),
     )
     return [(row["provider"], row["message_id"]) for row in rows]
 
 
 def synced_providers(tx: Tx) -> list[str]:
     """Return the providers that have any sync mark."""
-    rows = tx.execute(
-        "SELECT DISTINCT provider FROM hermes_memory_told WHERE provider <> ? ORDER BY provider", (EVERYONE,)
-    )
+    rows = tx.execute("SELECT DISTINCT provider FROM hermes_memory_told ORDER BY provider")
     return [row["provider"] for row in rows]
 
 
@@ -89,10 +86,11 @@ class UnsyncedMessages:
             f"""
             SELECT t.id FROM sessions t WHERE t.source NOT IN ({marks}) {delegated} AND EXISTS (
                 SELECT 1 FROM messages m WHERE m.session_id = t.id AND m.role IN ('user', 'assistant')
-                AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider IN (?, ?))
+                AND NOT EXISTS (SELECT 1 FROM hermes_memory_told d WHERE d.message_id = m.id AND d.provider = ?)
+                AND NOT EXISTS (SELECT 1 FROM hermes_hidden h WHERE h.hidden_from = 'providers' AND h.message_id = m.id)
             ) ORDER BY t.started_at, t.id
             """,
-            (*TEMPORARY_SOURCES, provider, EVERYONE),
+            (*TEMPORARY_SOURCES, provider),
         )
         return [str(row["id"]) for row in rows]
 
@@ -104,11 +102,11 @@ class UnsyncedMessages:
             return []
         said = [message for message in self._messages.history(tx, session_id) if _is_said(message)]
         synced = {
-            row["message_id"]
+            row["id"]
             for row in tx.execute(
-                "SELECT d.message_id FROM hermes_memory_told d JOIN messages m ON m.id = d.message_id "
-                "WHERE m.session_id = ? AND d.provider IN (?, ?)",
-                (session_id, provider, EVERYONE),
+                f"SELECT t.id FROM messages t WHERE t.session_id = ? AND ({WITHHELD} OR EXISTS "
+                "(SELECT 1 FROM hermes_memory_told d WHERE d.message_id = t.id AND d.provider = ?))",
+                (session_id, provider),
             )
         }
         again = self._from_parent(tx, session)
@@ -123,7 +121,8 @@ class UnsyncedMessages:
             return
         theirs, hidden = self._copies.said(tx, parent_id), self._incognito.ids(tx, parent_id)
         for child in children:
-            mark_synced(tx, EVERYONE, self._copies.from_parent(tx, child, theirs, hidden))
+            copies = self._copies.from_parent(tx, child, theirs, hidden)
+            hide_rows(tx, copies, COPIED, now=None, hidden_from="providers")
 
     def _from_parent(self, tx: Tx, session: Session) -> frozenset[int]:
         """Return the ids of messages that a session copied from its parent, even a deleted one."""

@@ -16,6 +16,7 @@ from hermes.db.engine import Tx
 from hermes.scope import Scope
 from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
+from hermes.store.hidden import INCOGNITO, hide_rows
 from hermes.store.reviews import mark_due
 from hermes.store.session_settings import (
     ChosenModel,
@@ -187,6 +188,6 @@ class StoredTurn:
         """Pass a reply to memory. In an incognito turn, mark it as incognito instead, even if memory is on again by
         now."""
         if self.opening.incognito:
-            self._store.incognito.leave_out(tx, message.session_id, message.id)
+            hide_rows(tx, [message.id], INCOGNITO, now=message.timestamp, hidden_from="memory")
         else:
             self._memory.replied(tx, message)

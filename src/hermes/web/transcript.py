@@ -104,7 +104,7 @@ def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) 
 def show(store: Store, tx: Tx, session_id: str, messages: Sequence[Message]) -> list[ShownMessage]:
     """Return messages with their tool calls and injections."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
-    left_out = store.incognito.ids(tx, session_id)
+    left_out = store.incognito.ids(tx, session_id, min((one.id for one in messages), default=0))
     brought = {one.message_id: one for one in list_injections(tx, session_id)}
     said = store.messages.said_after(tx, session_id, min(brought, default=0) - 1) if brought else []
 
