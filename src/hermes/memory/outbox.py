@@ -216,7 +216,7 @@ class Outbox(Struct, frozen=True):
         queue.release(tx, self.queue, destination.lane, now=now)
 
     def _settle_for(self, kind: EntryKind, tx: Tx, destination: Destination, *, now: float) -> Destination:
-        """Do `settle_spot`, but keep entries that the stored address does not want until this process knows the
+        """Do `settle_destination`, but keep entries that the stored address does not want until this process knows the
         current address."""
         settled = self.settle_destination(tx, destination, now=now)
         return settled if destination.address is not None or settled.wants(kind) else destination
