@@ -98,7 +98,8 @@ LEFT_OUT_IDS = (
     "FROM hermes_incognito_sessions i CROSS JOIN messages t WHERE t.session_id = i.session_id AND t.id > i.after_id"
 )
 """Query for the ids of all messages that `LEFT_OUT` covers."""
-MENDED_IDS = "SELECT message_id FROM hermes_hidden WHERE hidden_from IN ('everyone', 'nobody')"
+MENDED = "hidden_from IN ('everyone', 'nobody')"
+MENDED_IDS = f"SELECT message_id FROM hermes_hidden WHERE {MENDED}"
 """Query for the ids of messages that are hidden from everyone, or restored."""
 
 
@@ -107,8 +108,8 @@ def hide_rows(
 ) -> None:
     """Hide these messages, even if memory already has them; they stay in the file. `now` may be unknown."""
     ids = list(message_ids)
-    if hidden_from in ("everyone", "nobody"):
-        _unmark(tx, ids)
+    if hidden_from in ("everyone", "nobody"):  # one rules out the other
+        tx.executemany(f"DELETE FROM hermes_hidden WHERE {MENDED} AND message_id = ?", [(key,) for key in ids])
     rows = [(hidden_from, key, why, now) for key in ids]
     tx.executemany("INSERT OR REPLACE INTO hermes_hidden VALUES (?, ?, ?, ?)", rows)
 
@@ -126,13 +127,6 @@ def restored_among(tx: Tx, message_ids: Iterable[int]) -> list[int]:
         (json.dumps(list(message_ids)),),
     )
     return [int(row["message_id"]) for row in rows]
-
-
-def _unmark(tx: Tx, message_ids: Iterable[int]) -> None:
-    tx.executemany(
-        "DELETE FROM hermes_hidden WHERE hidden_from IN ('everyone', 'nobody') AND message_id = ?",
-        [(key,) for key in message_ids],
-    )
 
 
 UNDONE_SCHEMA = (
