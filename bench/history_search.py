@@ -51,8 +51,8 @@ FROM = """
     JOIN sessions s ON s.id = m.session_id
     WHERE hermes_search MATCH :query AND m.role <> 'tool' AND coalesce(m.finish_reason, '') <> 'echo'
     AND (m.active = 1 OR m.compacted = 1)
-    AND NOT EXISTS (SELECT 1 FROM hermes_mended h WHERE h.message_id = m.id AND h.shown = 0)
-    AND NOT EXISTS (SELECT 1 FROM hermes_incognito i WHERE i.session_id = m.session_id AND m.id > i.after_id)
+    AND NOT EXISTS (SELECT 1 FROM hermes_hidden h WHERE h.hidden_from IN ('everyone', 'memory') AND h.message_id = m.id)
+    AND NOT EXISTS (SELECT 1 FROM hermes_incognito_sessions i WHERE i.session_id = m.session_id AND m.id > i.after_id)
 """
 PLAIN = f"SELECT m.* {FROM} AND :within ORDER BY bm25(hermes_search), m.id DESC LIMIT :limit"
 

@@ -34,7 +34,7 @@ from hermes.memory.registry import NONE, find_provider
 from hermes.memory.values import Conversation, Reach, Speaker
 from hermes.scope import TERMINAL, Group, Guest, Owner, Scope
 from hermes.settings import Settings
-from hermes.store.memory_rows import told_title
+from hermes.store.memory_rows import title_for_providers
 from hermes.store.people import People
 from hermes.store.store import Store
 from hermes.types import Session
@@ -245,8 +245,8 @@ def earlier_conversation(people: People, store: Store, tx: Tx, session: Session)
     """Return a closed session as a provider sees it: whose it was, and the directory where it began, if known."""
     person = Person(session.user_id, store.messages.last_alt(tx, session.id, session.user_id))
     found = conversation_of(session, people.scope_of(tx, session), person)
-    title = told_title(tx, session.id, session.title)
-    return replace(found, directory=store.untold.directory(tx, session.id), title=title)
+    title = title_for_providers(tx, session.id, session.title)
+    return replace(found, directory=store.unsynced.directory(tx, session.id), title=title)
 
 
 def _person_of(session: Session, scope: Scope, person: Person) -> Speaker | None:

@@ -23,7 +23,7 @@ from hermes.memory.likeness import fact_words
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import Wording
 from hermes.scope import OWNER
-from hermes.store.withheld import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
+from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of, keep_correction, keep_forgotten
 from tests.agent.seam import calls, finish, open_seam, requests, say
 from tests.llm.scripted import ScriptedAnswer
 from tests.memory.providers import Recorder

@@ -141,7 +141,7 @@ async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(tm
         assert history[-1] == "secret reply"
         await agent.store.index()
         found = await session_search_tool(agent.store, agent.scope).run({"query": "secret"})
-        untold = await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id))
+        untold = await agent.store.read(lambda tx: agent.store.unsynced.messages(tx, "another", agent.session_id))
     assert found.text == "Nothing was said about: secret"
     assert untold == []
     assert provider.entries == []
@@ -150,7 +150,7 @@ async def test_a_retried_incognito_message_stays_out_of_memory_with_its_reply(tm
 async def last_look(agent: Agent) -> None:
     """Run the last look of a compression, in which the provider sees the messages it may know."""
     view = await agent.store.view(agent.session_id)
-    known = await agent.store.read(lambda tx: agent.store.incognito.remembered(tx, agent.session_id, view.messages))
+    known = await agent.store.read(lambda tx: agent.store.incognito.remembered(tx, view.messages))
     await agent.memory.before_compress(known)
 
 
@@ -240,5 +240,5 @@ async def test_a_file_that_keeps_no_count_of_deleted_rows_hides_incognito_messag
         seen += await store.append(session, Draft("user", "secret"))
         await store.write(lambda tx: store.incognito.end(tx, session))
         seen += await store.append(session, Draft("user", "open too"))
-        kept = await store.read(lambda tx: store.incognito.remembered(tx, session, seen))
+        kept = await store.read(lambda tx: store.incognito.remembered(tx, seen))
         assert [message.content for message in kept] == ["open", "open too"]

@@ -18,7 +18,7 @@ from hermes.errors import NotFoundError
 from hermes.events import Failed
 from hermes.llm.events import Reply
 from hermes.llm.model import ModelRequest
-from hermes.store.mended import hide_rows
+from hermes.store.hidden import hide_rows
 from hermes.store.store import Store
 from hermes.types import Compression, Draft, LiveView, ToolCall
 from tests.agent.agents import make_agent, take_turn
@@ -63,7 +63,7 @@ def hide(db: sqlite3.Connection, ids: list[int]) -> None:
 
 
 def undo_repairs(db: sqlite3.Connection, ids: list[int]) -> None:
-    db.execute("DELETE FROM hermes_mended")
+    db.execute("DELETE FROM hermes_hidden")
 
 
 def rewrite_the_summary(db: sqlite3.Connection, ids: list[int]) -> None:

@@ -14,6 +14,7 @@ from hermes.agent.review import MAX_REVIEW_CHARS, PROMPT, review
 from hermes.events import Accepted, MemoryUpdated, Replied
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.reviews import RETRY_DELAYS_SECONDS, reviewed_upto, take_remarks
 from hermes.types import Draft
 from tests.agent.seam import AdvancedClock, calls, finish, open_seam, requests, say
@@ -263,7 +264,9 @@ async def test_a_review_that_read_forgotten_messages_notes_nothing_and_is_repeat
     async with open_seam(tmp_path, answering(slow, Reply("done"), Reply("done")), None, EVERY_TURN) as agent:
         [accepted, *_] = [event for event in await say(agent, "I like figs") if isinstance(event, Accepted)]
         await read_by_a_review(agent)
-        await agent.store.write(lambda tx: agent.store.incognito.leave_out(tx, agent.session_id, accepted.message_id))
+        await agent.store.write(
+            lambda tx: hide_rows(tx, [accepted.message_id], FORGOTTEN, now=1.0, hidden_from="memory")
+        )
         gate.set()
         await finish(agent)
         assert agent.notes.read("user") == ""

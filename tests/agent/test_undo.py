@@ -21,7 +21,7 @@ from hermes.errors import UsageError
 from hermes.events import Failed, Notice, Replied, Stopped, TurnEvent
 from hermes.llm.events import Completed, ModelFailed, Reply
 from hermes.llm.model import ModelRequest
-from hermes.memory.forgetting import find_kept, forgotten_at
+from hermes.memory.forgetting import ForgettingEpoch, find_kept
 from hermes.memory.provider import (
     Address,
     Conversation,
@@ -35,7 +35,7 @@ from hermes.memory.provider import (
 )
 from hermes.memory.values import Wording
 from hermes.store.held_lease import LaneOptions
-from hermes.store.told import told_among
+from hermes.store.synced import synced_among
 from hermes.store.turns import NoRecord
 from tests.agent.agents import spoken
 from tests.agent.lanes import hold_lane
@@ -151,11 +151,11 @@ async def test_unsent_entries_are_withdrawn_in_the_commit_of_the_undo(tmp_path: 
         assert await take_back(agent) == "Took back the last turn (2 messages): “figs” and what followed."
 
         def read(tx: Tx) -> list[tuple[str, int]]:
-            return told_among(tx, range(1, 100))
+            return synced_among(tx, range(1, 100))
 
         assert await agent.store.read(read) == [("recorder", 1), ("recorder", 2)]
-        assert await agent.store.read(lambda tx: agent.store.untold.messages(tx, "another", agent.session_id)) != []
-        assert await agent.store.read(lambda tx: agent.store.untold.sessions(tx, "recorder")) == [], "nor later"
+        assert await agent.store.read(lambda tx: agent.store.unsynced.messages(tx, "another", agent.session_id)) != []
+        assert await agent.store.read(lambda tx: agent.store.unsynced.sessions(tx, "recorder")) == [], "nor later"
     assert provider.told() == ["stamps", "one"]
     assert provider.undos() == []
 
@@ -174,7 +174,7 @@ async def test_sent_entries_are_deleted_at_the_provider_after_all_earlier_ones(t
         times = [message.timestamp for message in said[2:]]
         assert entry.data == {"session_id": agent.session_id, "times": times, "entries": [], "may_arrive": {}}
         assert entry.address == {"to": agent.session_id}
-        since = await agent.store.read(lambda tx: forgotten_at(tx, "recorder"))
+        since = await agent.store.read(lambda tx: ForgettingEpoch.read(tx, "recorder", now=0.0).forgotten_at)
         [done_at] = await agent.store.read(lambda tx: undone_at(tx, agent.session_id))
         assert since > done_at, "nothing is recalled that was fetched before it was deleted"
         kept = await agent.store.read(lambda tx: find_kept(agent.store, tx, Wording(("figs",))))

@@ -93,7 +93,7 @@ def how_far(home: Path) -> str:
     with closing(sqlite3.connect(home / "state.db")) as db:
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'hermes_routes'").fetchone():
             return "backed up"
-        hidden = db.execute("SELECT count(*) FROM hermes_mended").fetchone()[0]
+        hidden = db.execute("SELECT count(*) FROM hermes_hidden").fetchone()[0]
         bound = db.execute("SELECT count(*) FROM hermes_routes").fetchone()[0]
     return (
         "all mended"

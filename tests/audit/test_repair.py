@@ -122,7 +122,7 @@ def test_deleting_a_repaired_session_deletes_its_marks(hermes: Hermes, home: Pat
     assert hermes("doctor", "--repair", "--yes").code == 0
     for session in wound.hidden:
         assert hermes("sessions", "delete", session, "--yes").code == 0
-        assert file.rows("SELECT count(*) FROM hermes_mended") == [(0,)]
+        assert file.rows("SELECT count(*) FROM hermes_hidden") == [(0,)]
 
 
 def exported(hermes: Hermes, sessions: list[str]) -> dict[str, list[str]]:

@@ -51,7 +51,7 @@ async def test_incognito_command_tolerates_spelling_variants(tmp_path: Path, sai
         await core.platform.until(lambda: len(core.platform.sent) == 2)
     told = core.platform.texts("7")[1]
     assert told.startswith("Incognito" if hidden else "/memory takes more,")
-    assert bool(rows(tmp_path, "SELECT 1 FROM hermes_incognito")) is hidden
+    assert bool(rows(tmp_path, "SELECT 1 FROM hermes_incognito_sessions")) is hidden
 
 
 async def test_title_is_one_line_of_a_bearable_length(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ async def test_stopped_waiting_command_changes_nothing(tmp_path: Path) -> None:
             await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
             await stop(core)
             assert await waiting == "Stopped; memory is as it was."
-    assert rows(tmp_path, "SELECT 1 FROM hermes_incognito") == []
+    assert rows(tmp_path, "SELECT 1 FROM hermes_incognito_sessions") == []
 
 
 async def test_command_that_waits_too_long_explains_what_to_do(tmp_path: Path) -> None:

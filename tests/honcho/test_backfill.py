@@ -22,6 +22,7 @@ from hermes.cli.main import run
 from hermes.cli.memory_learning import offer_backfill
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
+from hermes.store.hidden import INCOGNITO_SCHEMA, MENDED_SCHEMA
 from hermes.store.memory_rows import count_turn, set_place
 from hermes.store.people import mark
 from hermes.store.schema import MIGRATIONS
@@ -436,6 +437,8 @@ def test_session_synced_by_an_earlier_version_is_not_sent_again(machine: Machine
         for statement in (
             "DELETE FROM hermes_migrations WHERE version >= 10",
             *(f"DROP TABLE {table}" for table in LATER_TABLES),
+            MENDED_SCHEMA,
+            INCOGNITO_SCHEMA,
             "ALTER TABLE hermes_memory_places DROP COLUMN earlier",
             "ALTER TABLE hermes_queue DROP COLUMN lost",
             "ALTER TABLE hermes_reviews_due DROP COLUMN tries",

@@ -20,7 +20,7 @@ from hermes.memory.provider import Notebook
 from hermes.memory.values import Wording
 from hermes.scope import OWNER as SCOPE
 from hermes.scope import Guest, Scope
-from hermes.store.withheld import corrections_of
+from hermes.store.corrections import corrections_of
 from tests.conftest import Ran
 from tests.honcho.between import Asked, Instead
 from tests.honcho.recalling import ANN, BOB, BOT, DIRECT, GUEST, HERE, Recalling, Talk
@@ -250,7 +250,7 @@ async def test_a_forgotten_fact_takes_the_messages_along_that_it_was_read_from(r
         assert await listed(book) == ["I like figs."]
         store = talk.provider.store
         [said] = await store.read(lambda tx: list(store.messages.history(tx, "s1")))
-        assert await store.read(lambda tx: store.incognito.remembered(tx, "s1", [said])) == []
+        assert await store.read(lambda tx: store.incognito.remembered(tx, [said])) == []
         [mark] = await store.read(lambda tx: corrections_of(tx, SCOPE))
         assert (mark.wrong, mark.right) == ("", "")
         queued = await store.read(lambda tx: tx.execute("SELECT payload FROM hermes_queue").fetchall())
@@ -276,7 +276,7 @@ async def test_a_forgotten_fact_that_was_said_in_two_places_leaves_both(recallin
         store = talk.provider.store
         for session in ("s1", "s9"):
             said = await store.read(lambda tx, session=session: list(store.messages.history(tx, session)))  # type: ignore[misc]
-            known = await store.read(lambda tx, said=said: store.incognito.remembered(tx, said[0].session_id, said))  # type: ignore[misc]
+            known = await store.read(lambda tx, said=said: store.incognito.remembered(tx, said))  # type: ignore[misc]
             assert (len(said), known) == (1, [])
     assert "Rex" not in held(recalling)
 
@@ -308,9 +308,9 @@ async def test_a_forgotten_fact_is_not_read_from_what_the_server_has_not_read_ye
         assert (await book.forget(fact, sources)).settled == "done"
         left = await store.read(lambda tx: find(tx, "memory:honcho", f"said:{said.id}"))
         assert left is None or left.payload is None or left.state == "done", "nothing of it can be told"
-        assert await store.read(lambda tx: store.incognito.remembered(tx, "s9", [said])) == []
+        assert await store.read(lambda tx: store.incognito.remembered(tx, [said])) == []
         [guests] = await store.read(lambda tx: list(store.messages.history(tx, DIRECT.session_id)))
-        assert await store.read(lambda tx: store.incognito.remembered(tx, DIRECT.session_id, [guests])) == [guests]
+        assert await store.read(lambda tx: store.incognito.remembered(tx, [guests])) == [guests]
     assert f"{ANN}: {REX}" not in held(recalling)
     assert f"{BOB}: {REX}" in held(recalling), "what a guest said is the guest's"
     with recalling.at_server() as http:

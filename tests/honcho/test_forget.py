@@ -135,7 +135,7 @@ async def test_a_prepared_recall_an_entry_that_waits_and_the_record_of_a_turn_go
         assert "anzibar" not in again
         assert "figs" in again
         assert "anzibar" not in await talk.use("honcho_search", query="Zanzibar")
-        found = await talk.provider.store.read(lambda tx: talk.provider.store.incognito.ranges(tx, HERE.session_id))
+        found = await talk.provider.store.read(lambda tx: talk.provider.store.incognito.ids(tx, HERE.session_id))
         assert len(found) == 1  # what was said stays in its session, and out of memory
 
 

@@ -140,7 +140,7 @@ async def test_messages_during_a_time_without_wanted_kinds_count_as_unsent(tmp_p
             await provider.background.settle()
             assert await left(provider) == []
     async with active(tmp_path, plugin, PATIENT, delivers=False) as provider:
-        untold = await provider.store.read(lambda tx: provider.store.untold.messages(tx, "troubled", "s1"))
+        untold = await provider.store.read(lambda tx: provider.store.unsynced.messages(tx, "troubled", "s1"))
         told = [entry.text for entry in plugin.entries]
         assert [message.content for message in untold] == ["during", "reply to during", "still", "reply to still"]
         assert told == (["before", "reply to before"] if known else [])

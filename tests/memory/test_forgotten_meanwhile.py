@@ -37,7 +37,7 @@ async def test_only_the_owners_words_keep_replies_of_all_chats_out_of_memory(
         answer = await reply(memory, "a reply")
         await memory.turn_over()
         await memory.flush(20)
-        known = await store.read(lambda tx: store.incognito.remembered(tx, answer.session_id, [answer]))
+        known = await store.read(lambda tx: store.incognito.remembered(tx, [answer]))
     assert plugin.told() == told
     assert [message.content for message in known] == told[1:]
 

@@ -414,7 +414,7 @@ async def test_a_deleted_or_incognito_message_is_not_sent(tmp_path: Path) -> Non
         def forget(tx: Tx) -> None:
             tx.execute("DELETE FROM messages WHERE content = 'gone'")
             [[hidden]] = tx.execute("SELECT id FROM messages WHERE content = 'hidden'").fetchall()
-            tx.execute("INSERT INTO hermes_incognito VALUES ('s1', ?, NULL)", (hidden - 1,))
+            tx.execute("INSERT INTO hermes_incognito_sessions VALUES ('s1', ?)", (hidden - 1,))
 
         await store.write(forget)
     async with active(tmp_path, plugin, PATIENT) as provider:

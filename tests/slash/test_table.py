@@ -197,7 +197,7 @@ async def test_before_the_first_message_commands_speak_of_the_session_that_will_
         assert conversation.status.session == "Two words"
         assert conversation.status.memory == "incognito"
     assert rows(tmp_path, "SELECT title FROM sessions") == [("Two words",)]
-    assert rows(tmp_path, "SELECT count(*) FROM hermes_incognito") == [(1,)]
+    assert rows(tmp_path, "SELECT count(*) FROM hermes_incognito_sessions") == [(1,)]
 
 
 @pytest.mark.contract("2.6")

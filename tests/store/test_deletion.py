@@ -220,7 +220,7 @@ async def test_every_table_of_ours_that_is_kept_per_message_is_emptied(store: St
 
     per_session, per_message = await store.write(occupy_both)
     tables = set(per_message) - set(per_session)
-    assert {"hermes_message_extra", "hermes_mended", "hermes_memory_told"} <= tables
+    assert {"hermes_message_extra", "hermes_hidden", "hermes_memory_told"} <= tables
     await delete(store, session.id)
     file = old.OldFile(store.db.path, 0)
     assert [table for table in tables if file.rows(f"SELECT count(*) FROM {table}") != [(0,)]] == []

@@ -13,6 +13,7 @@ import pytest
 from hermes.db.engine import Tx
 from hermes.scope import OWNER, Group, Guest, Scope
 from hermes.store.finding import MIN_READ_LIMIT
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.reach import EVERYWHERE, Narrowed
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -196,9 +197,9 @@ async def test_many_incognito_messages_hide_nothing_else(store: Store) -> None:
 
     def forget(tx: Tx) -> None:
         for message in messages[::2]:
-            store.incognito.leave_out(tx, session, message.id)
+            hide_rows(tx, [message.id], FORGOTTEN, now=1.0, hidden_from="memory")
         for message in messages[1::2]:
-            store.incognito.leave_out(tx, session, message.id)
+            hide_rows(tx, [message.id], FORGOTTEN, now=1.0, hidden_from="memory")
 
     await store.write(forget)
     assert await recall(store, "parrot") == ["The parrot is called Figaro."]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.scope import OWNER
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.store import Store
 from hermes.types import Draft, Message
 from tests.scale import scale
@@ -50,7 +51,7 @@ class Script:
             incognito.end(tx, self._session)
         elif isinstance(step, int) and step < len(self.said):
             self.hidden.add(self.said[step].id)
-            incognito.leave_out(tx, self._session, self.said[step].id)
+            hide_rows(tx, [self.said[step].id], FORGOTTEN, now=1.0, hidden_from="memory")
 
 
 @pytest.mark.contract("4.11")
@@ -64,7 +65,7 @@ async def test_exactly_the_left_out_messages_are_hidden_in_any_order(steps: list
             await store.write(lambda tx: script.play(tx, steps))
             await store.index()
             left = {message.id for message in script.said} - script.hidden
-            known = await store.read(lambda tx: store.incognito.remembered(tx, session, script.said))
+            known = await store.read(lambda tx: store.incognito.remembered(tx, script.said))
             assert {message.id for message in known} == left
             hits = await store.read(lambda tx: store.search.related(tx, "parrot", OWNER, limit=50, roles=("user",)))
             assert {hit.message.id for hit in hits} == left

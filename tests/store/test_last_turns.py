@@ -16,11 +16,10 @@ from hermes.db.engine import Tx
 from hermes.errors import HermesError, StaleError, UsageError
 from hermes.scope import OWNER
 from hermes.store.held_lease import take, wanted_lease
+from hermes.store.hidden import Undoing, find_undoing, restore_rows
 from hermes.store.ids import compression_lease, snapshot_id
 from hermes.store.last_turns import ConversationTurn, split_turns
-from hermes.store.mended import restore_rows
 from hermes.store.store import Store
-from hermes.store.withheld import Undoing, find_undoing
 from hermes.types import Compression, Draft, Message
 from tests.store import old_files as old
 from tests.store.still_clock import StillClock

@@ -21,7 +21,7 @@ from hermes.events import MemoryUpdated
 from hermes.memory.corrections import Corrections
 from hermes.memory.likeness import fact_words
 from hermes.memory.notes import FILES, Change, Notes, NotesFile
-from hermes.store.withheld import Correction, drop_correction
+from hermes.store.corrections import Correction, drop_correction
 from hermes.types import Json, ToolSpec
 
 Mirror = Callable[[NotesFile, Literal["add", "replace", "remove"], str], None]

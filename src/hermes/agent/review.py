@@ -95,7 +95,7 @@ async def review(agent: Agent) -> bool:
 
     def unread(tx: Tx) -> tuple[list[Message], int]:
         new = list(agent.store.messages.history(tx, agent.session_id))
-        known = agent.store.incognito.remembered(tx, agent.session_id, new)
+        known = agent.store.incognito.remembered(tx, new)
         return known, agent.store.messages.last_id(tx, agent.session_id)
 
     messages, whole = await agent.store.read(unread)
@@ -201,10 +201,8 @@ def _recording_changes(agent: Agent, seen: Sequence[Message], tool: Tool) -> Too
 
 def _still_readable(tx: Tx, agent: Agent, seen: Sequence[Message]) -> bool:
     """Return True if no message was deleted, forgotten, undone or made incognito since it was read."""
-    store, session_id = agent.store, agent.session_id
-    known = store.incognito.remembered(tx, session_id, seen)
-    undone = store.messages.undone_among(tx, [message.id for message in seen])
-    return store.sessions.exists(tx, session_id) and len(known) == len(seen) and not undone
+    known = agent.store.incognito.remembered(tx, seen)
+    return agent.store.sessions.exists(tx, agent.session_id) and len(known) == len(seen)
 
 
 def _mark(tx: Tx, agent: Agent, seen: Sequence[Message], whole: int) -> None:

@@ -74,7 +74,7 @@ async def _give_title(agent: Agent) -> None:
             return False, []
         history = agent.store.messages.history(tx, agent.session_id)
         said = [message for _, message in zip(range(MAX_READ_MESSAGES), history, strict=False)]
-        return True, agent.store.incognito.remembered(tx, agent.session_id, said)
+        return True, agent.store.incognito.remembered(tx, said)
 
     is_due, messages = await agent.store.read(read)
     telling = _find_topic(messages)
@@ -122,9 +122,7 @@ def _keep(tx: Tx, agent: Agent, title: str, messages: list[Message]) -> str | No
     store, session_id = agent.store, agent.session_id
     if not is_title_due(tx, session_id) or store.sessions.get(tx, session_id).title is not None:
         return None
-    if store.messages.undone_among(tx, [message.id for message in messages]):
-        return None
-    if len(store.incognito.remembered(tx, session_id, messages)) < len(messages):
+    if len(store.incognito.remembered(tx, messages)) < len(messages):
         return None
     kept = None
     for wanted in (title, *(f"{title} ({number})" for number in range(2, MAX_SAME_TITLES + 1))):

@@ -27,9 +27,9 @@ from hermes.memory.notes import FILES
 from hermes.memory.outbox import queue_name
 from hermes.scope import OWNER
 from hermes.store.held_lease import LaneDoor
+from hermes.store.hidden import Undoing, find_undoing
 from hermes.store.last_turns import ConversationTurn
 from hermes.store.turns import TurnRecord
-from hermes.store.withheld import Undoing, find_undoing
 from hermes.types import Message
 
 MAX_UNDO_TURNS = 50

@@ -10,6 +10,7 @@ from hermes.audit.damage import Bind, Damage, Detach, Hide, Reopen, RepairStep, 
 from hermes.audit.log import DONE, Operation
 from hermes.db.engine import Tx
 from hermes.store.copies import SUMMARY
+from hermes.store.hidden import MENDED_IDS
 from hermes.store.schema import TableShape, as_text, kept_rows, live_rows, read_shape
 from hermes.types import Session
 
@@ -131,7 +132,7 @@ def _foreign_rows(
             SELECT 1 FROM messages o WHERE o.session_id = :origin AND o.role = t.role AND o.content = t.content
         ) AS copied
         FROM messages t WHERE t.session_id = :session AND t.timestamp BETWEEN :first AND :last AND {kept_rows(shape)}
-        AND t.id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY t.id
+        AND t.id NOT IN ({MENDED_IDS}) ORDER BY t.id
         """,
         {"session": session_id, "origin": origin_id, "first": window[0], "last": window[1]},
     )
@@ -148,7 +149,7 @@ def _wrongly_compacted(tx: Tx, shape: TableShape, crossing: Crossing, foreign: s
         return ()
     rows = tx.execute(
         "SELECT id FROM messages WHERE session_id = ? AND id >= ? AND timestamp <= ? AND active = 0 AND compacted = 1 "
-        "AND id NOT IN (SELECT message_id FROM hermes_mended) ORDER BY id",
+        f"AND id NOT IN ({MENDED_IDS}) ORDER BY id",
         (crossing.session_id, _first_after_own(tx, crossing), crossing.ended),
     )
     return tuple(row["id"] for row in rows if row["id"] not in foreign)

@@ -26,7 +26,7 @@ from hermes.errors import StoreBusyError, StoreDamagedError, StoreError, StoreFu
 from hermes.home import Home
 from hermes.sqlite.connection import translate
 from hermes.store.health import open_unchanged
-from hermes.store.mended import hide_rows, restore_rows
+from hermes.store.hidden import hide_rows, restore_rows
 from hermes.store.store import Store
 
 UNFINISHED = ".unfinished"

@@ -36,7 +36,7 @@ from hermes.memory.provider import Dialog
 from hermes.memory.registry import NONE
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
-from hermes.store.told import is_any_told
+from hermes.store.synced import is_any_synced
 from hermes.types import Json
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def offer_backfill(found: App, dialog: Dialog, before: str) -> None:
 async def _look(found: App, store: Store, before: str | None = None) -> list[Earlier]:
     provider = _provider(found, store)
     try:
-        if before == provider.name and await store.read(lambda tx: is_any_told(tx, provider.name)):
+        if before == provider.name and await store.read(lambda tx: is_any_synced(tx, provider.name)):
             return []
         return await _backfill(found, provider).find()
     finally:

@@ -28,13 +28,12 @@ from hermes.llm.tokens import view_tokens
 from hermes.owner.sessions import Snapshot, describe_removal, plan_removal, read_snapshot, remove_session
 from hermes.settings import COLOR
 from hermes.store.export import message_to_json, to_json, to_jsonl, to_markdown, with_compressions
+from hermes.store.hidden import TAKEN_BACK
 from hermes.store.ids import snapshot_session
 from hermes.store.memory_rows import hide_title
-from hermes.store.mended import TAKEN_BACK
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
 from hermes.store.usage import SessionUsage, describe_length, describe_usage, read_usage
-from hermes.store.withheld import is_hidden
 from hermes.types import Compression, Json, LiveView, Message, Session
 
 FORGET_TIMEOUT_SECONDS = 10.0
@@ -301,11 +300,11 @@ def _print_history(store: Store, tx: Tx, name: str, undone: bool, as_json: bool)
         print_json({**session_json, "continued_in": following if following != session.id else None})
         return
     say(session_head(session))
-    hidden = store.incognito.ranges(tx, session.id)
+    left_out = store.incognito.ids(tx, session.id)
 
     def mark(message: Message) -> str:
         taken_back = f" · {TAKEN_BACK}" if message.id in marked else ""
-        return f"{taken_back} · {INCOGNITO}" if is_hidden(hidden, message.id) else taken_back
+        return f"{taken_back} · {INCOGNITO}" if message.id in left_out else taken_back
 
     _print_messages(messages, compressions, mark)
     if marked and not undone:

@@ -265,9 +265,8 @@ class Compressor(Struct, frozen=True):
         """Show the messages that leave the window, except incognito ones, to notes and provider."""
         if self.last_look is None:
             return
-        session_id = leaving[0].session_id
         try:
-            known = await self.store.read(lambda tx: self.store.incognito.remembered(tx, session_id, leaving))
+            known = await self.store.read(lambda tx: self.store.incognito.remembered(tx, leaving))
             if known:
                 async with asyncio.timeout(self.last_look_deadline):
                     await self.last_look(known)

@@ -18,7 +18,6 @@ from hermes.memory.outbox import Destination
 from hermes.memory.values import Address, Conversation, Speaker, speaker_of
 from hermes.store.memory_rows import find_place
 from hermes.store.people import People
-from hermes.store.withheld import is_hidden
 from hermes.types import Message, Session
 
 MAX_MESSAGES_PER_COMMIT = 200
@@ -54,9 +53,9 @@ class Backfill:
 
     async def find(self) -> list[Earlier]:
         """Return the sessions with unsent messages, oldest first."""
-        name, untold = self._provider.name, self._store.untold
+        name, unsynced = self._provider.name, self._store.unsynced
         found: list[Earlier] = []
-        for session_id in await self._store.read(lambda tx: untold.sessions(tx, name)):
+        for session_id in await self._store.read(lambda tx: unsynced.sessions(tx, name)):
             if messages := await self._read(session_id):
                 found.append(Earlier(session_id, len(messages)))
         return found
@@ -86,8 +85,8 @@ class Backfill:
         return done, True
 
     async def _read(self, session_id: str) -> list[Message]:
-        name, untold = self._provider.name, self._store.untold
-        return await self._store.read(lambda tx: untold.messages(tx, name, session_id))
+        name, unsynced = self._provider.name, self._store.unsynced
+        return await self._store.read(lambda tx: unsynced.messages(tx, name, session_id))
 
     async def _address(self, session_id: str) -> tuple[Destination, Address]:
         """Return the destination and address of a session. One that the provider already knows keeps its binding."""
@@ -114,9 +113,8 @@ class Backfill:
             session = store.sessions.look_up(tx, destination.place)
             if session is None:  # deleted meanwhile
                 return 0
-            hidden = store.incognito.ranges(tx, session.id)  # forgotten meanwhile
-            told = [message for message in messages if not is_hidden(hidden, message.id)]
-            spoken = [(message, self._speaker(tx, destination.about, session, message)) for message in told]
+            known = store.incognito.remembered(tx, messages)  # some may have been forgotten meanwhile
+            spoken = [(message, self._speaker(tx, destination.about, session, message)) for message in known]
             return outbox.take_in(tx, destination, spoken, now=store.clock.now())
 
         taken = await store.write(record)

@@ -31,11 +31,11 @@ from hermes.memory.source_turns import exclude_turns, find_late, find_source_tur
 from hermes.memory.values import Fact, FactChange, FactKind, FactQuery, Facts, FactSource, Notebook, Portrait, Wording
 from hermes.redaction import hide_passwords
 from hermes.scope import OWNER
+from hermes.store.corrections import corrections_of, keep_correction, keep_forgotten
 from hermes.store.injections import drop_injections
 from hermes.store.reviews import drop_remarks
 from hermes.store.search import HistoryHit
 from hermes.store.store import Store
-from hermes.store.withheld import corrections_of, keep_correction, keep_forgotten
 
 T = TypeVar("T")
 SPEAKERS = ("user", "assistant")

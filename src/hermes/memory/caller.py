@@ -22,7 +22,7 @@ from hermes.db.engine import Tx
 from hermes.errors import StoreError
 from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.book import MemoryBook
-from hermes.memory.forgetting import forgotten_at, replies_marked_at, without_forgotten
+from hermes.memory.forgetting import ForgettingEpoch, without_forgotten
 from hermes.memory.health import LateRecallNotice, Told
 from hermes.memory.mirror import Action, Mirrored, NoteChange, notebook_of
 from hermes.memory.notes import Notes
@@ -42,8 +42,9 @@ from hermes.memory.outbox import Destination
 from hermes.memory.plugin_thread import Deadline, Expected, HookResult, Missed, Returned
 from hermes.memory.provider import MemoryPlugin, MemorySession
 from hermes.memory.values import Conversation, Ending, Question, Recalled, Said, Speaker, ToolUse, speaker_of
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.injections import Injection, keep_injection
-from hermes.store.memory_rows import find_place, get_health, told_title
+from hermes.store.memory_rows import find_place, get_health, title_for_providers
 from hermes.store.store import Store
 from hermes.types import Json, Message, RecalledLine, ToolSpec
 
@@ -91,11 +92,8 @@ class Memory:
         self._turn = 1
         self._speaker = conversation.person or Speaker()
         self._closed = False
-        # Values when the turn began; compared at its end, to see whether something was forgotten meanwhile.
-        self._forgotten_at = self._replies_marked_at = 0.0
-        self._fetched_since = 0.0
-        """Text fetched before this time is not recalled. Never later than the start of the turn, even if the clock was
-        ahead when something was forgotten."""
+        self._epoch = ForgettingEpoch()
+        """The epoch in which the turn began; compared at its end, to see whether something was forgotten meanwhile."""
         self._late = LateRecallNotice()
         self._may_know = False
         """True if this home has sent anything to the provider."""
@@ -135,13 +133,11 @@ class Memory:
         if not messages:
             return
         if self._opened is None and self._conversation.title is not None:  # it may have been set while incognito
-            title = told_title(tx, self._conversation.session_id, self._conversation.title)
+            title = title_for_providers(tx, self._conversation.session_id, self._conversation.title)
             self._conversation = replace(self._conversation, title=title)
         spoken = [(message, self._speaker_of(message)) for message in messages]
         self._turn = self.provider.outbox.said(tx, self._destination, spoken, now=self._clock_now())
-        self._forgotten_at = forgotten_at(tx, self.provider.name)
-        self._replies_marked_at = replies_marked_at(tx, self.provider.name)
-        self._fetched_since = min(self._forgotten_at, self._clock_now())
+        self._epoch = self._read_epoch(tx)
         self._may_know = get_health(tx, self.provider.name).last_success is not None
         self._speaker = spoken[-1][1]
         self._asked = tuple(message.id for message in messages)
@@ -149,19 +145,18 @@ class Memory:
     async def ask_only(self, turn: int) -> None:
         """Begin a turn of which the provider receives nothing; `turn` is its number in the conversation."""
 
-        def look(tx: Tx) -> tuple[float, bool]:
-            known = get_health(tx, self.provider.name).last_success is not None
-            return forgotten_at(tx, self.provider.name), known
+        def look(tx: Tx) -> tuple[ForgettingEpoch, bool]:
+            return self._read_epoch(tx), get_health(tx, self.provider.name).last_success is not None
 
-        forgotten, self._may_know = await self.provider.store.read(look)
-        self._turn, self._fetched_since = turn, min(forgotten, self._clock_now())
+        self._turn = turn
+        self._epoch, self._may_know = await self.provider.store.read(look)
 
     def replied(self, tx: Tx, message: Message) -> None:
         """Record a reply, also one that the person stopped. If the owner forgot words since the turn began, the reply
         may contain them and stays out of memory."""
         outbox, destination, now = self.provider.outbox, self._destination, self._clock_now()
-        if replies_marked_at(tx, self.provider.name) != self._replies_marked_at:
-            self.provider.store.incognito.leave_out(tx, destination.place, message.id)
+        if self._read_epoch(tx).replies_at != self._epoch.replies_at:
+            hide_rows(tx, [message.id], FORGOTTEN, now=now, hidden_from="memory")
             outbox.turn_over(tx, destination, self._turn, now=now)
         else:
             agent = self._speaker if self._speaker.is_agent else None
@@ -207,7 +202,7 @@ class Memory:
             ask = methodcaller("recall", question)
             found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
-        recalled = without_forgotten(recalled, self._fetched_since)
+        recalled = without_forgotten(recalled, self._epoch.fetched_since)
         missed = storable_reasons(recalled.missed)
         self._injection = Injection(
             self._conversation.session_id,
@@ -425,8 +420,11 @@ class Memory:
     def _record(self, tx: Tx) -> None:
         """Store the record of the recall, unless something that it may contain was forgotten since."""
         made, self._injection = self._injection, None
-        if made is not None and forgotten_at(tx, self.provider.name) == self._forgotten_at:
+        if made is not None and self._read_epoch(tx).forgotten_at == self._epoch.forgotten_at:
             keep_injection(tx, made)
+
+    def _read_epoch(self, tx: Tx) -> ForgettingEpoch:
+        return ForgettingEpoch.read(tx, self.provider.name, now=self._clock_now())
 
     async def _release(self) -> None:
         destination, outbox, now = self._destination, self.provider.outbox, self._clock_now()
@@ -446,7 +444,7 @@ class Memory:
 
     def _question(self, messages: Sequence[Message], deadline: Deadline) -> Question:
         said = tuple(Said(message.content or "", self._speaker_of(message)) for message in messages)
-        return Question(said, self._turn, deadline.wall_time, self._fetched_since)
+        return Question(said, self._turn, deadline.wall_time, self._epoch.fetched_since)
 
     def _clock_now(self) -> float:
         return self.provider.store.clock.now()

@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.db.engine import Tx
 from hermes.memory.likeness import fact_words, marking_words
 from hermes.scope import Scope
-from hermes.store.withheld import MAX_CORRECTIONS, Correction, corrections_of
+from hermes.store.corrections import MAX_CORRECTIONS, Correction, corrections_of
 
 MAX_CORRECTIONS_IN_PROMPT, MAX_CORRECTION_CHARS = 30, 300
 """Limits of the prompt: the newest corrections, and the characters of each side."""

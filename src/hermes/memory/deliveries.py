@@ -232,14 +232,14 @@ def _is_forgetting(item: Item) -> bool:
 
 
 def read_entry(store: Store, tx: Tx, item: Item) -> Entry | None:
-    """Return the entry to deliver; None if its message was deleted or is incognito."""
+    """Return the entry to deliver; None if memory may not have its message."""
     row = item.payload
     if row is None:
         return None
     text, at = row.get("text", ""), item.created_at
     if "message" in row:
         message = store.messages.get(tx, row["message"])
-        if message is None or not store.incognito.remembered(tx, message.session_id, [message]):
+        if message is None or not store.incognito.remembered(tx, [message]):
             return None
         text, at = strip_fences(message.content or ""), message.timestamp
     data = row.get("data")

@@ -13,7 +13,6 @@ The entry is an outbox row like any other, so it survives a kill of the process.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,12 +29,13 @@ from hermes.memory.notes import FILES, Notes
 from hermes.memory.outbox import QueuedWish, enqueue_wish, may_arrive, queue_name
 from hermes.memory.values import Part, Recalled, Wording
 from hermes.scope import OWNER
+from hermes.store.corrections import drop_corrections
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.injections import drop_injections
 from hermes.store.memory_rows import find_place, get_value, providers_of, set_value
 from hermes.store.reviews import drop_remarks
 from hermes.store.store import Store
-from hermes.store.told import told_among, told_providers, unmark_told
-from hermes.store.withheld import drop_corrections, is_hidden
+from hermes.store.synced import synced_among, synced_providers, unmark_synced
 from hermes.types import Json, Message
 
 PAGE_ROWS = 1000
@@ -93,7 +93,8 @@ def find_kept(store: Store, tx: Tx, wording: Wording, before: Kept | None = None
         text, queued_upto = entry_text(tx, item), max(queued_upto, item.id)
         if wording.is_in(text):
             entries.append(QueuedEntry(item.id, item.queue.removeprefix(queue_name("")), text))
-    return Kept(tuple(entries), _known(store, tx, said), upto, queued_upto)
+    known = store.incognito.known_among(tx, [message for _, message in said])
+    return Kept(tuple(entries), tuple(one for one in said if one[1] in known), upto, queued_upto)
 
 
 def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: float) -> tuple[Kept, InFlight]:
@@ -105,18 +106,17 @@ def forget_kept(store: Store, tx: Tx, wording: Wording, before: Kept, *, now: fl
     was_tried = is_any_tried(tx, dropped, since=now - LATE_ARRIVAL_SECONDS)
     under_way = InFlight(tuple(find_held(tx, dropped, now=now)), was_tried)
     drop(tx, dropped)
-    for session, message in kept.messages:
-        store.incognito.leave_out(tx, session, message)
+    hide_rows(tx, [message for _, message in kept.messages], FORGOTTEN, now=now, hidden_from="memory")
     drop_injections(tx, wording.is_in)
     drop_remarks(tx, wording.is_in)
     drop_corrections(tx, wording.is_in)
     return kept, under_way
 
 
-def find_told(tx: Tx) -> list[str]:
+def find_synced_providers(tx: Tx) -> list[str]:
     """Return the providers that received anything, or have queued entries."""
     prefix = queue_name("")
-    return sorted({*told_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
+    return sorted({*synced_providers(tx), *(name.removeprefix(prefix) for name in queues(tx, prefix))})
 
 
 def mark_forgotten(tx: Tx, provider: str, *, now: float) -> None:
@@ -130,14 +130,22 @@ def mark_replies(tx: Tx, provider: str, *, now: float) -> None:
     set_value(tx, provider, KIND, REPLIES, now)
 
 
-def replies_marked_at(tx: Tx, provider: str) -> float:
-    """Return when running replies were last kept out of memory; 0 for never."""
-    return float(get_value(tx, provider, KIND, REPLIES) or 0.0)
+class ForgettingEpoch(Struct, frozen=True):
+    """When something was last forgotten, and when running replies were last kept out of memory; 0 for never."""
 
+    read_at: float = 0.0
+    forgotten_at: float = 0.0
+    replies_at: float = 0.0
 
-def forgotten_at(tx: Tx, provider: str) -> float:
-    """Return when something was last forgotten; 0 for never."""
-    return float(get_value(tx, provider, KIND, KEY) or 0.0)
+    @property
+    def fetched_since(self) -> float:
+        """Text fetched before this time is not recalled."""
+        return min(self.forgotten_at, self.read_at)  # the clock may have been ahead when something was forgotten
+
+    @classmethod
+    def read(cls, tx: Tx, provider: str, *, now: float) -> ForgettingEpoch:
+        forgotten, replies = (float(get_value(tx, provider, KIND, key) or 0.0) for key in (KEY, REPLIES))
+        return cls(now, forgotten, replies)
 
 
 def without_forgotten(recalled: Recalled, since: float) -> Recalled:
@@ -164,15 +172,6 @@ def _messages(tx: Tx, after: int) -> Iterator[tuple[str, int, str]]:
         for row in page:
             yield str(row["session_id"]), int(row["id"]), str(row["content"])
         after = int(page[-1]["id"])
-
-
-def _known(store: Store, tx: Tx, said: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Return the messages that exist, are not incognito and were not undone."""
-    numbers = json.dumps([number for _, number in said])
-    rows = tx.execute("SELECT id FROM messages WHERE id IN (SELECT value FROM json_each(?))", (numbers,))
-    there = {row["id"] for row in rows} - store.messages.undone_among(tx, [number for _, number in said])
-    hidden = {session: store.incognito.ranges(tx, session) for session in {session for session, _ in said}}
-    return tuple(one for one in said if one[1] in there and not is_hidden(hidden[one[0]], one[1]))
 
 
 def _is_queued(tx: Tx, entry: int) -> bool:
@@ -271,7 +270,7 @@ def retract(tx: Tx, cause: str, messages: Sequence[Message], since: float, *, no
     """Retract these messages from all providers, and the entries of tools and sub-agents since then, once for each
     `cause`."""
     session_id, ids = messages[0].session_id, [message.id for message in messages]
-    providers = sorted({*providers_of(tx, session_id), *(name for name, _ in told_among(tx, ids))})
+    providers = sorted({*providers_of(tx, session_id), *(name for name, _ in synced_among(tx, ids))})
     found = [_retract_from(tx, provider, cause, messages, since, now) for provider in providers]
     return [one for one in found if one.withdrawn or one.queued or one.stays]
 
@@ -288,10 +287,10 @@ def _retract_from(
         if item.payload
     ]
     gone = withdraw(tx, [*sent, *made])
-    unmark_told(tx, provider, [item.payload["message"] for item in gone if "message" in item.payload])
+    unmark_synced(tx, provider, [item.payload["message"] for item in gone if "message" in item.payload])
     begun = [item for item in sent if item not in gone and item.state != "done"]
     drop(tx, [item.id for item in begun])
-    known = {message for whose, message in told_among(tx, [one.id for one in messages]) if whose == provider}
+    known = {message for whose, message in synced_among(tx, [one.id for one in messages]) if whose == provider}
     times = [message.timestamp for message in messages if message.id in known]
     tickets = [item.key for item in made if item not in gone]
     if not (times or tickets):

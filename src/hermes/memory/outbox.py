@@ -22,7 +22,7 @@ from hermes.db.queue import Item
 from hermes.db.queue_items import find, items, made_since, withdraw
 from hermes.memory.values import Address, Conversation, EntryKind, Notebook, Speaker
 from hermes.store.memory_rows import EntryPlace, count_turn, find_place, set_place
-from hermes.store.told import mark_told, unmark_told
+from hermes.store.synced import mark_synced, unmark_synced
 from hermes.types import ECHO, Json, Message
 
 REPLY_WAIT_SECONDS = 120.0
@@ -133,7 +133,7 @@ class Outbox(Struct, frozen=True):
         destination = self._settle_for("said", tx, destination, now=now)
         turn = count_turn(tx, self.provider, destination.place, messages[-1][0].id)
         if destination.wants("said"):
-            mark_told(tx, self.provider, [message.id for message, _ in messages])
+            mark_synced(tx, self.provider, [message.id for message, _ in messages])
             not_before = now + _hold(destination.address)
             for message, speaker in messages:
                 self._enqueue_said(tx, destination, message, speaker, now=now, not_before=not_before)
@@ -146,7 +146,7 @@ class Outbox(Struct, frozen=True):
         quote memory are skipped."""
         destination = self._settle_for("reply", tx, destination, now=now)
         if destination.wants("reply") and message.finish_reason != ECHO:
-            mark_told(tx, self.provider, [message.id])
+            mark_synced(tx, self.provider, [message.id])
             self._enqueue_reply(tx, destination, message, now=now, not_before=now + MAX_HOLD_SECONDS, agent=agent)
         self.release_by_pace(tx, destination, turn, now=now)
 
@@ -156,7 +156,7 @@ class Outbox(Struct, frozen=True):
         """Queue earlier messages and replies after all pending rows. Return how many of them are new to the
         provider."""
         destination = self.settle_destination(tx, destination, now=now)
-        new = mark_told(tx, self.provider, [message.id for message, _ in messages])
+        new = mark_synced(tx, self.provider, [message.id for message, _ in messages])
         for message, speaker in messages:
             if message.id in new and message.role == "user":
                 self._enqueue_said(tx, destination, message, speaker, now=now, not_before=now)
@@ -216,7 +216,7 @@ class Outbox(Struct, frozen=True):
         queue.release(tx, self.queue, destination.lane, now=now)
 
     def _settle_for(self, kind: EntryKind, tx: Tx, destination: Destination, *, now: float) -> Destination:
-        """Do `settle_spot`, but keep entries that the stored address does not want until this process knows the
+        """Do `settle_destination`, but keep entries that the stored address does not want until this process knows the
         current address."""
         settled = self.settle_destination(tx, destination, now=now)
         return settled if destination.address is not None or settled.wants(kind) else destination
@@ -225,7 +225,7 @@ class Outbox(Struct, frozen=True):
         """Withdraw entries that the provider does not want, and mark their messages as unsent."""
         unwanted = [item for item in entries if item and item.payload and item.payload["kind"] not in address.wants]
         gone = withdraw(tx, unwanted)
-        unmark_told(tx, self.provider, [item.payload["message"] for item in gone if "message" in item.payload])
+        unmark_synced(tx, self.provider, [item.payload["message"] for item in gone if "message" in item.payload])
 
     def _enqueue_said(
         self, tx: Tx, destination: Destination, message: Message, speaker: Speaker, *, now: float, not_before: float

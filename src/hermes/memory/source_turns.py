@@ -13,6 +13,7 @@ from hermes.db.queue_items import drop, find, not_done_before
 from hermes.memory.forgetting import Retraction, retract
 from hermes.memory.outbox import queue_name
 from hermes.memory.values import FactSource, Notebook, Speaker
+from hermes.store.hidden import FORGOTTEN, hide_rows
 from hermes.store.last_turns import split_turns
 from hermes.store.store import Store
 from hermes.types import Message
@@ -57,9 +58,8 @@ def find_late(store: Store, tx: Tx, provider: str, whose: Notebook, fact: str, *
             continue
         message = store.messages.get(tx, item.payload["message"])
         if message is not None and wanted in " ".join((message.content or "").split()):
-            found += store.incognito.remembered(tx, message.session_id, [message])
-    undone = store.messages.undone_among(tx, [one.id for one in found])
-    return [one for one in found if one.id not in undone]
+            found.append(message)
+    return store.incognito.remembered(tx, found)
 
 
 def _is_said_by(store: Store, tx: Tx, item: Item, whose: Notebook) -> bool:
@@ -79,8 +79,8 @@ def exclude_turns(
 ) -> list[Retraction]:
     """Exclude these messages from memory and drop a title made from them. Sent replies, and messages the provider may
     not have read, are retracted; it deletes the sources itself, with the fact."""
-    for message in [*turns.said, *(one.id for one in turns.after)]:
-        store.incognito.leave_out(tx, turns.session_id, message)
+    ids = [*turns.said, *(one.id for one in turns.after)]
+    hide_rows(tx, ids, FORGOTTEN, now=now, hidden_from="memory")
     for message in {*turns.said} - {one.id for one in turns.late}:
         waiting = find(tx, queue_name(provider), f"said:{message}")
         drop(tx, [waiting.id] if waiting is not None and waiting.state != "done" else [])

@@ -21,7 +21,7 @@ from hermes.memory.forgetting import (
     Kept,
     find_kept,
     find_noted,
-    find_told,
+    find_synced_providers,
     forget_kept,
     mark_forgotten,
     mark_replies,
@@ -82,7 +82,7 @@ def find_everywhere(
     held = Holding()
     if plugin is not None:
         held = _find_there(plugin, wording, progress, is_first=True)
-    told = read_store(app, lambda _, tx: find_told(tx))
+    told = read_store(app, lambda _, tx: find_synced_providers(tx))
     others = tuple(name for name in told if plugin is None or name != plugin.name)
     profiles: dict[str, Kept] = {}
     unseen: list[str] = []

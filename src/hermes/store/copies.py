@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.store.schema import TableShape, as_text, as_time, kept_rows
-from hermes.store.withheld import Range, is_hidden
 from hermes.types import Session
 
 SUMMARY = re.compile(r"\A\s*\[(CONTEXT COMPACTION|CONTEXT SUMMARY\]:|PRIOR CONTEXT —)")
@@ -78,7 +77,7 @@ class Copies:
         return [SaidRow.read(row) for row in tx.execute(self._select, (session_id,))]
 
     def from_parent(
-        self, tx: Tx, session: Session, theirs: Sequence[SaidRow], hidden: Sequence[Range]
+        self, tx: Tx, session: Session, theirs: Sequence[SaidRow], hidden: Collection[int]
     ) -> frozenset[int]:
         """Return the ids of messages that a session has from its parent: copies beside the summary of a rotation, and a
         branch's common beginning. Repetitions of the parent's `hidden` messages count too, if they were written as the
@@ -86,7 +85,7 @@ class Copies:
         ours = self.said(tx, session.id)
         pairs = zip(theirs, ours, strict=False)
         branched = {copy.id for _, copy in takewhile(lambda pair: pair[0].wording == pair[1].wording, pairs)}
-        secret = {said.wording for said in theirs if is_hidden(hidden, said.id)}
+        secret = {said.wording for said in theirs if said.id in hidden}
         told = {said.id for said in ours if said.wording in secret and _is_from_birth(said, session)}
         return _find_copies([*theirs, *ours], ROTATION_WRITE_SECONDS, len(theirs)) | branched | told
 

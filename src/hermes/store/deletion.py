@@ -11,7 +11,7 @@ from hermes.store.memory_rows import forget_place
 from hermes.store.schema import TableShape
 from hermes.store.search import Search
 from hermes.store.sessions import Sessions
-from hermes.store.untold import UndeliveredMessages
+from hermes.store.synced import UnsyncedMessages
 
 
 class Deletion(Struct, frozen=True):
@@ -31,10 +31,10 @@ class Deletions:
     """Deletes conversations from one store. Every method runs inside the caller's transaction."""
 
     def __init__(
-        self, sessions: Sessions, untold: UndeliveredMessages, search: Search, shape: TableShape, has_old_routes: bool
+        self, sessions: Sessions, unsynced: UnsyncedMessages, search: Search, shape: TableShape, has_old_routes: bool
     ) -> None:
         self._sessions = sessions
-        self._untold = untold
+        self._unsynced = unsynced
         self._search = search
         self._shape = shape
         self._has_old_routes = has_old_routes
@@ -53,14 +53,14 @@ class Deletions:
         """Delete a conversation with its messages, snapshots, queued work, bindings and search entries."""
         planned = self.plan(tx, session_id)
         for key in planned.session_ids:
-            self._untold.keep_copies_out(tx, key)
+            self._unsynced.keep_copies_out(tx, key)
             self._search.forget(tx, key)
             queue_items.drop_session(tx, key)
             forget_place(tx, key)
             # Processes that still use the session cannot write any more, not even into a later one with its id.
             lanes.revoke_lane(tx, SESSIONS, key)
             leases.revoke(tx, compression_lease(key))
-            for table in ("hermes_message_extra", "hermes_mended", "hermes_memory_told"):
+            for table in ("hermes_message_extra", "hermes_hidden", "hermes_memory_told"):
                 tx.execute(
                     f"DELETE FROM {table} WHERE message_id IN (SELECT id FROM messages WHERE session_id = ?)", (key,)
                 )
@@ -69,7 +69,7 @@ class Deletions:
                 "hermes_compressions",
                 "hermes_routes",
                 "hermes_session_extra",
-                "hermes_incognito",
+                "hermes_incognito_sessions",
                 "hermes_reviews",
                 "hermes_reviews_due",
                 "hermes_compression_failures",

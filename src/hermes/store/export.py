@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from msgspec import to_builtins
 
-from hermes.store.mended import TAKEN_BACK
+from hermes.store.hidden import TAKEN_BACK
 from hermes.types import Compression, Json, Message, Session
 
 

@@ -20,7 +20,7 @@ from hermes.db.queue_items import QueueStats
 from hermes.sqlite.connection import read_text, translate
 from hermes.store.schema import MIGRATIONS
 
-OUR_TABLE = re.compile(r"\A\s*(?:CREATE|ALTER) TABLE (hermes_\w+)")
+OUR_TABLE = re.compile(r"\A\s*(CREATE TABLE|ALTER TABLE|INSERT INTO) (hermes_\w+)")
 
 
 @contextmanager
@@ -40,12 +40,12 @@ def open_unchanged(path: Path, *, lock_timeout: float) -> Iterator[Tx]:
 
 
 def lend_tables(tx: Tx) -> None:
-    """Create those of our tables that the file lacks as empty temporary tables of this connection. The file does not
-    change."""
-    there = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}
+    """Create those of our tables that the file lacks as temporary tables of this connection, with the rows that a
+    migration would give them. The file does not change."""
+    there, is_ours = {row["name"] for row in tx.execute("SELECT name FROM sqlite_master")}, current_version(tx) > 0
     for statement in (statement for migration in MIGRATIONS for statement in migration.statements):
         found = OUR_TABLE.match(statement)
-        if found and found[1] not in there:
+        if found and found[2] not in there and (is_ours or found[1] != "INSERT INTO"):
             tx.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
 
 

@@ -16,14 +16,12 @@ from hermes.db.engine import Tx
 from hermes.errors import UsageError
 from hermes.store.compressions import Compressions
 from hermes.store.copies import SUMMARY
+from hermes.store.hidden import TAKEN_BACK, Undoing, hide_rows, record_undoing, restored_among
 from hermes.store.ids import compression_lease
 from hermes.store.inbox import settle_undone
-from hermes.store.mended import TAKEN_BACK, hide_rows, restored_among
 from hermes.store.messages import Messages
 from hermes.store.schema import TableShape
 from hermes.store.sessions import Sessions
-from hermes.store.told import EVERYONE, mark_told
-from hermes.store.withheld import Undoing, record_undoing
 from hermes.types import Message
 
 SUMMARISED = "earlier messages are part of a summary, which cannot be undone"
@@ -90,7 +88,8 @@ class ConversationTurns:
             tx.executemany("UPDATE messages SET active = 0 WHERE id = ?", [(key,) for key in ids])
         hide_rows(tx, restored_among(tx, ids) if self._has_mark else ids, TAKEN_BACK, now=now)
         self._sessions.count_messages(tx, session_id, -len(ids))
-        mark_told(tx, EVERYONE, ids)  # never deliver them later
+        # Never deliver them later, even if another program makes them live again.
+        hide_rows(tx, ids, TAKEN_BACK, now=now, hidden_from="providers")
         settle_undone(tx, session_id, ids, now=now)
         # A running compression has read the undone messages: refuse its result.
         leases.revoke(tx, compression_lease(session_id))

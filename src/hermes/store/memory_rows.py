@@ -12,9 +12,10 @@ from hashlib import sha256
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.store.told import EVERYONE
 from hermes.types import Json
 
+EVERYONE = ""
+"""Stands for all providers, present and future, if none may receive something."""
 TITLE = "hidden title"
 """Kind of the value that identifies a session title which providers must not receive."""
 SCHEMA = (
@@ -49,6 +50,22 @@ SCHEMA = (
     ) WITHOUT ROWID
     """,
 )
+
+SYNCED_SCHEMA = (
+    """
+    CREATE TABLE hermes_memory_told (
+        message_id INTEGER NOT NULL,
+        provider TEXT NOT NULL,
+        PRIMARY KEY (message_id, provider)
+    ) WITHOUT ROWID
+    """,
+    """
+    INSERT INTO hermes_memory_told
+    SELECT m.id, p.provider FROM hermes_memory_places p JOIN messages m ON m.session_id = p.place WHERE p.turns > 0
+    """,
+)
+"""Migration of earlier files, which did not track single messages: if any message of a session was delivered, all count
+as delivered."""
 
 EARLIER = "ALTER TABLE hermes_memory_places ADD COLUMN earlier TEXT"
 """Column of a later version: the addresses that a place had before."""
@@ -176,7 +193,7 @@ def hide_title(tx: Tx, session_id: str, title: str | None) -> None:
         set_value(tx, EVERYONE, TITLE, session_id, _digest(title))
 
 
-def told_title(tx: Tx, session_id: str, title: str | None) -> str | None:
+def title_for_providers(tx: Tx, session_id: str, title: str | None) -> str | None:
     """Return the title that a provider may receive; None for one that was given incognito."""
     is_hidden = title is not None and get_value(tx, EVERYONE, TITLE, session_id) == _digest(title)
     return None if is_hidden else title

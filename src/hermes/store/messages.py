@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 
 from hermes.db.engine import Tx
 from hermes.store.copies import SESSION_META_ROLE, Copies
+from hermes.store.hidden import MENDED_IDS
 from hermes.store.schema import (
     MAX_EPOCH_SECONDS,
     MESSAGE_OPTIONAL,
@@ -73,7 +74,7 @@ class Messages:
     def live_after(self, tx: Tx, session_id: str, message_id: int) -> list[Message]:
         """Return the live messages of a session after `message_id`, in order."""
         # Looking each row up among the mended ones takes as long as reading it, and most files have none.
-        mended = tx.execute("SELECT 1 FROM hermes_mended LIMIT 1").fetchone() is not None
+        mended = tx.execute(f"{MENDED_IDS} LIMIT 1").fetchone() is not None
         live = self._live if mended else self._unmended
         rows = tx.execute(
             f"{self._shape.select} WHERE t.session_id = ? AND t.id > ? AND {live} ORDER BY t.id",
@@ -111,14 +112,6 @@ class Messages:
             f"{self._shape.select} WHERE t.session_id = ? AND {self._undone} ORDER BY t.id", (session_id,)
         )
         return (message_from_row(row) for row in rows if row["role"] != SESSION_META_ROLE)
-
-    def undone_among(self, tx: Tx, message_ids: Iterable[int]) -> frozenset[int]:
-        """Return those of these messages that were retracted."""
-        rows = tx.execute(
-            f"SELECT t.id FROM messages t WHERE t.id IN (SELECT value FROM json_each(?)) AND {self._undone}",
-            (json.dumps(list(message_ids)),),
-        )
-        return frozenset(row["id"] for row in rows)
 
     def with_undone(self, tx: Tx, session_id: str) -> Iterator[Message]:
         """Yield the history together with retracted messages, in order."""

@@ -8,20 +8,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from hermes.scope import DIRECT, Group, Guest, Owner, Scope
+from hermes.store.hidden import LEFT_OUT, LEFT_OUT_IDS
 from hermes.store.schema import TableShape, kept_rows
 from hermes.types import ECHO
-
-INCOGNITO = (
-    "EXISTS (SELECT 1 FROM (SELECT i.upto_id FROM hermes_incognito i WHERE i.session_id = t.session_id "
-    "AND i.after_id < t.id ORDER BY i.after_id DESC LIMIT 1) WHERE upto_id IS NULL OR t.id <= upto_id)"
-)
-"""SQL condition on `messages t`. Only the last range that begins before a message can cover it, so one lookup
-suffices."""
-HIDDEN = (
-    "SELECT t.id FROM hermes_incognito i CROSS JOIN messages t "
-    "WHERE t.session_id = i.session_id AND t.id > i.after_id AND (i.upto_id IS NULL OR t.id <= i.upto_id)"
-)
-"""Query for the ids of all messages that `INCOGNITO` covers."""
 
 
 class Narrowed(Struct, frozen=True):
@@ -78,7 +67,7 @@ class Reaches:
     def of_memory(self, scope: Scope, roles: Sequence[str]) -> SearchReach:
         """Return the reach of the agent's memory: messages of `roles`, without incognito ones."""
         shown = " OR ".join(f"t.role = '{role}'" for role in roles)
-        return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {INCOGNITO}", f"({shown})", HIDDEN)
+        return self._reach(scope, EVERYWHERE, f"{self._said} AND NOT {LEFT_OUT}", f"({shown})", LEFT_OUT_IDS)
 
     def _reach(self, scope: Scope, narrowed: Narrowed, said: str, shown: str, hidden: str | None) -> SearchReach:
         given = {name: value for name in (*OF_SESSIONS, *OF_TIME) if (value := getattr(narrowed, name)) is not None}

@@ -17,16 +17,15 @@ from hermes.db.engine import Migration, Tx
 from hermes.errors import StoreDamagedError
 from hermes.store import (
     api_turns,
+    corrections,
+    hidden,
     inbox,
     injections,
     memory_rows,
-    mended,
     people,
     reviews,
     session_settings,
-    told,
     usage,
-    withheld,
 )
 from hermes.types import Json
 
@@ -157,8 +156,8 @@ MIGRATIONS = (
             "CREATE INDEX hermes_sessions_by_start ON sessions (started_at)",
         ),
     ),
-    Migration(2, (withheld.INCOGNITO_SCHEMA, reviews.REVIEWS_SCHEMA, COMPRESSION_FAILURES, *inbox.SCHEMA)),
-    Migration(3, (mended.SCHEMA,)),
+    Migration(2, (hidden.INCOGNITO_SCHEMA, reviews.REVIEWS_SCHEMA, COMPRESSION_FAILURES, *inbox.SCHEMA)),
+    Migration(3, (hidden.MENDED_SCHEMA,)),
     Migration(4, (inbox.MOVED_CHATS,)),
     Migration(5, queue.TRIED_AT),
     Migration(6, (*memory_rows.SCHEMA, session_settings.PROMPTS_SCHEMA)),
@@ -172,7 +171,7 @@ MIGRATIONS = (
         ),
     ),
     Migration(9, (injections.SCHEMA,)),
-    Migration(10, (*told.SCHEMA, memory_rows.EARLIER, queue.LOST)),
+    Migration(10, (*memory_rows.SYNCED_SCHEMA, memory_rows.EARLIER, queue.LOST)),
     Migration(11, reviews.NOTE_REMARKS_SCHEMA),
     Migration(
         12,
@@ -182,13 +181,14 @@ MIGRATIONS = (
             session_settings.PROJECT_FILES,
             session_settings.AUTO_TITLES_SCHEMA,
             *reviews.TRIES,
-            *withheld.CORRECTIONS_SCHEMA,
-            *withheld.UNDONE_SCHEMA,
+            *corrections.CORRECTIONS_SCHEMA,
+            *hidden.UNDONE_SCHEMA,
         ),
     ),
     Migration(13, api_turns.SCHEMA),
     Migration(14, (inbox.READ_POSITIONS, "ALTER TABLE hermes_message_extra ADD COLUMN author_is_agent")),
     Migration(15, (usage.HOURS,)),
+    Migration(16, hidden.HIDDEN_SCHEMA),
 )
 
 
@@ -315,23 +315,23 @@ def unmended_rows(messages: TableShape) -> str:
 def live_rows(messages: TableShape) -> str:
     """Return the condition on `messages t` for live rows, which excludes those an older version compressed or
     rewound."""
-    live = f"(t.active = 1 OR {mended.RESTORED})" if "active" in messages.columns else "1"
-    return f"({live} AND NOT {mended.HIDDEN})"
+    live = f"(t.active = 1 OR {hidden.RESTORED})" if "active" in messages.columns else "1"
+    return f"({live} AND NOT {hidden.HIDDEN})"
 
 
 def kept_rows(messages: TableShape) -> str:
     """Return the condition on `messages t` for the history: live and compressed rows, but no retracted ones."""
     live = live_rows(messages)
-    return f"({live} OR (t.compacted = 1 AND NOT {mended.HIDDEN}))" if "compacted" in messages.columns else live
+    return f"({live} OR (t.compacted = 1 AND NOT {hidden.HIDDEN}))" if "compacted" in messages.columns else live
 
 
 def undone_rows(messages: TableShape) -> str:
     """Return the condition on `messages t` for retracted rows: rewound by an older version, or undone by us."""
     if "active" not in messages.columns:
-        return mended.UNDONE
+        return hidden.UNDONE
     compacted = "t.compacted = 1" if "compacted" in messages.columns else "0"
-    rewound = f"t.active = 0 AND NOT {compacted} AND NOT {mended.RESTORED} AND NOT {mended.HIDDEN}"
-    return f"({mended.UNDONE} OR ({rewound}))"
+    rewound = f"t.active = 0 AND NOT {compacted} AND NOT {hidden.RESTORED} AND NOT {hidden.HIDDEN}"
+    return f"({hidden.UNDONE} OR ({rewound}))"
 
 
 def index_parents(tx: Tx, sessions: TableShape) -> None:

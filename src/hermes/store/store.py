@@ -18,6 +18,7 @@ from hermes.scope import Scope
 from hermes.sqlite.connection import read_text
 from hermes.store.compressions import Compressions
 from hermes.store.deletion import Deletions
+from hermes.store.hidden import Incognito
 from hermes.store.last_turns import ConversationTurns
 from hermes.store.messages import Messages
 from hermes.store.reviews import due_sessions, has_remarks, take_remarks
@@ -30,12 +31,12 @@ from hermes.store.schema import (
     index_parents,
     read_shape,
     refuse_foreign,
+    undone_rows,
 )
 from hermes.store.search import Search
 from hermes.store.session_settings import untitled_sessions
 from hermes.store.sessions import Sessions
-from hermes.store.untold import UndeliveredMessages
-from hermes.store.withheld import Incognito
+from hermes.store.synced import UnsyncedMessages
 from hermes.types import Draft, LiveView, Message, Session
 
 T = TypeVar("T")
@@ -57,14 +58,14 @@ class Store:
         self.sessions = Sessions(opened.session_shape, opened.message_shape)
         self.messages = Messages(opened.message_shape, self.sessions)
         self.compressions = Compressions(self.sessions, self.messages)
-        self.incognito = Incognito()
+        self.incognito = Incognito(undone_rows(opened.message_shape))
         shapes = (opened.session_shape, opened.message_shape)
-        self.untold = UndeliveredMessages(self.sessions, self.messages, self.incognito, shapes)
+        self.unsynced = UnsyncedMessages(self.sessions, self.messages, self.incognito, shapes)
         self.routes = Routes(self.sessions, old_routes_file, opened.has_old_routes)
         self.search = Search(opened.message_shape, opened.session_shape)
         self.turns = ConversationTurns(opened.message_shape, self.sessions, self.messages, self.compressions)
         shape = opened.session_shape
-        self.deletions = Deletions(self.sessions, self.untold, self.search, shape, opened.has_old_routes)
+        self.deletions = Deletions(self.sessions, self.unsynced, self.search, shape, opened.has_old_routes)
         self.unreleased: dict[str, Lease] = {}
         """Leases whose release failed because nothing could be written, by their name in the log."""
 

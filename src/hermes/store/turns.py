@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.scope import Scope
+from hermes.store.corrections import Correction, corrections_of
 from hermes.store.held_lease import Entered, Step
+from hermes.store.hidden import INCOGNITO, hide_rows
 from hermes.store.reviews import mark_due
 from hermes.store.session_settings import (
     ChosenModel,
@@ -27,7 +29,6 @@ from hermes.store.session_settings import (
 )
 from hermes.store.store import Store
 from hermes.store.usage import add_usage
-from hermes.store.withheld import Correction, corrections_of
 from hermes.types import Draft, LiveView, Message, Session, Spent
 
 
@@ -107,7 +108,7 @@ def opening(
         stored = store.messages.append(tx, session_id, said, now=now)
         messages = tuple(record.accepted(tx, stored))
         session = store.sessions.get(tx, session_id)
-        known = store.incognito.remembered(tx, session_id, messages)
+        known = store.incognito.remembered(tx, messages)
         incognito = len(known) < len(messages) or store.incognito.is_on(tx, session_id)
         if not incognito:
             memory.said(tx, messages)
@@ -187,6 +188,6 @@ class StoredTurn:
         """Pass a reply to memory. In an incognito turn, mark it as incognito instead, even if memory is on again by
         now."""
         if self.opening.incognito:
-            self._store.incognito.leave_out(tx, message.session_id, message.id)
+            hide_rows(tx, [message.id], INCOGNITO, now=message.timestamp, hidden_from="memory")
         else:
             self._memory.replied(tx, message)

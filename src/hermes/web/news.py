@@ -22,8 +22,8 @@ from hermes.memory.registry import NONE
 from hermes.owner.status import read_outboxes
 from hermes.scope import OWNER
 from hermes.settings import PROVIDER
+from hermes.store.corrections import Correction, corrections_of
 from hermes.store.memory_rows import get_value, set_value
-from hermes.store.withheld import Correction, corrections_of
 from hermes.web.drawing import page
 from hermes.web.host import WebHost
 from hermes.web.memory import SAYS, fact_path

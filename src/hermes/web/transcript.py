@@ -13,7 +13,6 @@ from hermes.store.injections import Injection, list_injections
 from hermes.store.people import People
 from hermes.store.sessions import Listed
 from hermes.store.store import Store
-from hermes.store.withheld import is_hidden
 from hermes.types import Compression, Message, Session, ToolCall
 
 MAX_PAGE_MESSAGES = 60
@@ -105,7 +104,7 @@ def read_new(store: Store, people: People, tx: Tx, session_id: str, after: int) 
 def show(store: Store, tx: Tx, session_id: str, messages: Sequence[Message]) -> list[ShownMessage]:
     """Return messages with their tool calls and injections."""
     calls = {call.id: call for message in messages for call in message.tool_calls}
-    hidden = store.incognito.ranges(tx, session_id)
+    left_out = store.incognito.ids(tx, session_id, min((one.id for one in messages), default=0))
     brought = {one.message_id: one for one in list_injections(tx, session_id)}
     said = store.messages.said_after(tx, session_id, min(brought, default=0) - 1) if brought else []
 
@@ -115,6 +114,6 @@ def show(store: Store, tx: Tx, session_id: str, messages: Sequence[Message]) -> 
         return brought.get(max((one for one in said if one < message.id), default=0))
 
     return [
-        ShownMessage(one, calls.get(one.tool_call_id or ""), find_injection(one), is_hidden(hidden, one.id))
+        ShownMessage(one, calls.get(one.tool_call_id or ""), find_injection(one), one.id in left_out)
         for one in messages
     ]
