@@ -1,7 +1,8 @@
 """Composition of recalled texts for one request: without duplicates, within a budget, cut at word boundaries. Pure.
 
-The budget goes first to the standing part (who the person is), then to evidence for the message, then to the other
-layers in their order. In the request the standing part comes first and evidence last, nearest to the message.
+The budget goes first to the nearest quotes and the standing part (who the person is), each up to its share, then to
+other evidence for the message, then to the other layers in their order. In the request the standing part comes first
+and evidence last, the nearest quotes next to the message. A line stands once: among the nearest quotes, if it is one.
 
 The injection log: a JSON line for each turn with its recalled text. One private file for all programs of a user.
 `hermes memory explain` shows the same from the store.
