@@ -59,7 +59,7 @@ PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHA
 """Splits text without sentence ends (code, tables) at spaces."""
 UNDATED_KINDS = ("name", "instruction")
 """Kinds of standing facts that are quoted without a date."""
-TITLE, NEAREST_TITLE = "Said earlier", "Said earlier, nearest to this message"
+TITLE, NEAREST_TITLE = "Said earlier", "Nearest to this message"
 UNKNOWN_ANSWER_TITLE = "Said earlier (the nearest; memory was probably not told the answer to this message)"
 
 
