@@ -112,9 +112,7 @@ ADMITS = re.compile(
     r"|n[’']t\b",
     re.IGNORECASE,
 )
-BEFORE = re.compile(
-    r"\b(?:used to|from|before|previous\w*|no longer|moved|stopped|given up|formerly|instead|earlier)\b"
-)
+BEFORE = re.compile(r"\b(?:used to|from|before|previous\w*|no longer|moved|stopped|formerly|instead|earlier)\b")
 
 
 def is_right(asked: Asked, answer: str) -> bool:

@@ -40,7 +40,6 @@ def test_an_answer_is_judged_by_its_words() -> None:
     town, type_ = Asked("Which town?", ("bruges",), "ghent"), Asked("Which blood type?", None)
     assert is_right(town, "You live in Bruges.")
     assert is_right(town, "In Bruges; you moved there from Ghent.")
-    assert is_right(town, "You have given up Ghent and live in Bruges.")
     assert not is_right(town, "You live in Ghent, not far from Bruges, I think.".replace("from", "off"))
     assert is_right(type_, "I don't know.")
     assert not is_right(type_, "It is A positive.")
