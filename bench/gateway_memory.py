@@ -124,7 +124,7 @@ async def _count_without_evidence(gateway: Bench) -> int:
     with closing(sqlite3.connect(gateway.home / "state.db", timeout=30)) as db:
         rows = db.execute("SELECT record FROM hermes_injections WHERE at > ?", (before,)).fetchall()
     records = [json.loads(record) for (record,) in rows]
-    with_evidence = sum(any(part["layer"] == "evidence" for part in one["parts"]) for one in records)
+    with_evidence = sum(any(part["layer"] in ("evidence", "nearest") for part in one["parts"]) for one in records)
     return BUSY_TURN_COUNT - with_evidence
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -66,6 +67,11 @@ class RecalledLine(Struct, frozen=True):
     """Unix time of the message."""
     certainty: float | None = None
     """Estimated probability that it fits the question, from 0 to 1; None without an estimate."""
+
+
+def is_told(lines: Iterable[RecalledLine]) -> bool:
+    """Return False for the lines of a memory that probably lacks the answer to the question."""
+    return all(line.certainty != UNANSWERED_SCORE for line in lines)
 
 
 class Draft(Struct, frozen=True):

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes.agent.agent import Agent
+from hermes.agent.context import NOT_TOLD
 from hermes.agent.loop import CALL_WITHOUT_TOOLS, NO_TOOLS
 from hermes.agent.review import read_lines, review
 from hermes.agent.tools import ToolVerdicts
 from hermes.clock import SystemClock
 from hermes.events import Failed, Notice, Replied, TextDelta, ToolFinished
+from hermes.fence import TAG
 from hermes.llm.discover import ModelOffer
 from hermes.llm.events import Completed, Reply, TextPiece
 from hermes.llm.tool_use import ToolAbility, ToolSwitch
+from hermes.memory.provider import Part, Recalled
 from hermes.store.store import Store
+from hermes.types import UNANSWERED_SCORE, RecalledLine
 from tests.agent.agents import check_conversation, make_agent, notes_text, spoken, stored, take_turn
 from tests.agent.seam import open_seam, requests, say
 from tests.llm.scripted import ScriptedModel
@@ -78,6 +83,31 @@ async def test_a_second_call_without_tools_is_an_error_and_not_stored(store: Sto
     assert events[-1] == Failed(session, "model", CALL_WITHOUT_TOOLS)
     assert not any(isinstance(event, TextDelta) for event in events)
     assert await spoken(store, session) == [("user", "which port?")]
+
+
+class NotTold(Recorder):
+    """A memory that finds a line, and probably lacks the answer."""
+
+    async def run(self, hook: str, answer: Any, *args: Any) -> Any:
+        found = await super().run(hook, answer, *args)
+        line = RecalledLine("I am 41.", certainty=UNANSWERED_SCORE)
+        return Recalled((Part("all", line.text, 0.0, 4),), lines=(line,)) if hook == "recall" else found
+
+
+@pytest.mark.parametrize("switch", ["off", "on"])
+async def test_model_without_tools_is_told_how_to_admit_what_it_was_not_told(
+    store: Store, session: str, switch: ToolSwitch
+) -> None:
+    model = ScriptedModel([Reply(text="You have not told me that.")])
+    agent = make_agent(store, session, model, plugin=NotTold())
+    agent.offer = offer_of(store.db.path.parent, switch)
+    await take_turn(agent, "How tall am I?")
+    await agent.close()
+    asked = model.requests[0].messages[-1]["content"]
+    assert asked.endswith(f"</{TAG}>\n\n{NOT_TOLD}\n\nHow tall am I?") is (switch == "off")
+    assert (NOT_TOLD in asked) is (switch == "off")
+    assert "I am 41." in asked
+    assert await spoken(store, session) == [("user", "How tall am I?"), ("assistant", "You have not told me that.")]
 
 
 async def test_half_a_call_that_is_stopped_is_not_kept(store: Store, session: str) -> None:

@@ -11,13 +11,15 @@ from hermes.honcho.evidence import (
     MAX_EXCERPT_CHARS,
     MAX_WHOLE_CHARS,
     MIN_CERTAINTY,
+    NEAREST_TITLE,
     TITLE,
     RecalledEvidence,
     ScoredMessage,
     quote_all,
+    split_nearest,
     write_quotes,
 )
-from hermes.honcho.injection import EVIDENCE, STANDING, SUPPLEMENT, Section, budget_chars, compose
+from hermes.honcho.injection import EVIDENCE, NEAREST, STANDING, SUPPLEMENT, Section, budget_chars, compose
 from hermes.honcho.recall_reader import RecalledChange, RecalledConclusion, RecalledMessage
 from hermes.memory.provider import Part
 from hermes.memory_server.api.app import EXTENSIONS
@@ -104,6 +106,40 @@ def test_question_after_a_statement_is_evidence(text: str) -> None:
 
 def test_question_of_the_agent_is_evidence() -> None:
     assert quoted(found("Is your cat well?", peer=BOT)) == ["bot: Is your cat well?"]
+
+
+def test_small_talk_of_the_agent_is_no_evidence() -> None:
+    assert quoted([*found("Good night!", "Thanks.", peer=BOT), *found("Thanks.")]) == ["ann: Thanks."]
+
+
+def split(question: str) -> tuple[list[str], list[str]]:
+    """The nearest quotes and the others, of a guess that the agent once replied and five lines of the person."""
+    told = RecalledEvidence([*found("You are 41 years old.", peer=BOT), *found(*(f"I am {n} tall." for n in range(5)))])
+    nearest, others = split_nearest(quote_all(told, question, BOT), question, BOT)
+    return [quote.text for quote in nearest], [quote.text for quote in others]
+
+
+def test_replies_of_the_agent_are_near_a_question_only_if_it_asks_the_agent() -> None:
+    guess, *tall = "bot: You are 41 years old.", *(f"ann: I am {n} tall." for n in range(5))
+    assert split("How tall am I?") == (tall[:3], [guess, *tall[3:]])
+    assert split("How tall did you say I am?") == ([guess, *tall[:2]], tall[2:])
+
+
+def test_few_quotes_are_not_split() -> None:
+    quotes = quote_all(RecalledEvidence(found(CAT, "I like cats.", "Is the cat in? Yes.")), QUESTION, BOT)
+    assert split_nearest(quotes, QUESTION, BOT) == ((), quotes)
+
+
+@pytest.mark.contract("7.3")
+def test_nearest_quotes_stand_last_and_their_lines_nowhere_else() -> None:
+    nearest, others = split_nearest(MANY, QUESTION, BOT)
+    known = Section(STANDING, "Key facts", f"Name: Ann\n{MANY[0].text}", 1.0)
+    near = Section(NEAREST, NEAREST_TITLE, "", 1.0, quotes=tuple(nearest))
+    parts = compose([known, near, Section(EVIDENCE, TITLE, "", 1.0, quotes=tuple(others))], 3000)
+    assert [part.layer for part in parts] == [STANDING, EVIDENCE, NEAREST]
+    assert parts[-1].text == f"## {NEAREST_TITLE}\n8 May 2023:\n" + "\n".join(f"- {one.text}" for one in MANY[:3])
+    assert sum(part.text.count(MANY[0].text) for part in parts) == 1
+    assert len("\n\n".join(part.text for part in parts)) <= 3000
 
 
 def test_nothing_below_the_threshold_is_quoted() -> None:

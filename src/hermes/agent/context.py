@@ -18,19 +18,29 @@ SUMMARY_HEADING = (
 )
 
 
-def build_context(system_prompt: str, view: LiveView, recalled: str = "") -> list[dict[str, Json]]:
+NOT_TOLD = (
+    "(You were probably never told the answer to this question. If the lines above do not contain it, reply: You have "
+    "not told me that.)"
+)
+"""Placed before a question whose answer memory probably lacks, for a model without tools. A model of 1.5 billion
+parameters follows these words and ignores milder ones; it still answers what everybody knows."""
+
+
+def build_context(
+    system_prompt: str, view: LiveView, recalled: str = "", *, is_told: bool = True
+) -> list[dict[str, Json]]:
     """Return the messages of one request in wire format.
 
-    Recalled text goes only into the last user message. Endpoints reject incomplete histories, so a tool call without a
-    recorded result gets one that says so, and a result without its call is dropped. Duplicate call ids, arguments that
-    are not JSON objects and unknown roles are repaired or dropped as well.
+    Recalled text goes only into the last user message, followed by NOT_TOLD unless `is_told`. Endpoints reject
+    incomplete histories, so a tool call without a recorded result gets one that says so, and a result without its call
+    is dropped. Duplicate call ids, arguments that are not JSON objects and unknown roles are repaired or dropped too.
     """
     messages: list[dict[str, Json]] = [{"role": "system", "content": system_prompt}] if system_prompt else []
     messages += _write(view.head)
     if view.summary is not None:
         messages.append({"role": "user", "content": f"{SUMMARY_HEADING}\n\n{view.summary}"})
     messages += _write(view.tail)
-    _put_recalled(messages, recalled)
+    _put_recalled(messages, recalled, "" if is_told else f"{NOT_TOLD}\n\n")
     return messages
 
 
@@ -87,10 +97,10 @@ def _readable(arguments: str) -> str:
     return (arguments or "{}") if whole else json.dumps({"malformed": arguments}, ensure_ascii=False)
 
 
-def _put_recalled(messages: list[dict[str, Json]], recalled: str) -> None:
-    """Insert recalled text before the person's words: small models answer what they read last."""
+def _put_recalled(messages: list[dict[str, Json]], recalled: str, hint: str) -> None:
+    """Insert recalled text, then the hint, before the person's words: small models answer what they read last."""
     if not recalled:
         return
     last = next((message for message in reversed(messages) if message["role"] == "user"), None)
     if last is not None and (block := fence(recalled)):
-        last["content"] = f"{block}\n\n{last['content']}"
+        last["content"] = f"{block}\n\n{hint}{last['content']}"

@@ -24,7 +24,7 @@ from hermes.ranking.traits import (
     wants_forgetting,
 )
 from hermes.ranking.words import split_words, telling_words
-from hermes.types import UNANSWERED_SCORE, RecalledLine
+from hermes.types import RecalledLine, is_told
 
 NEEDS_MODEL = "Without a model I can only keep what you tell me, and answer questions from it."
 HOW_TO_FORGET = "Nothing is forgotten yet: `/memory search WORDS` shows what is kept, `/memory forget N` removes it."
@@ -126,8 +126,7 @@ def find_answers(
 ) -> list[RecalledLine]:
     """Return the lines that answer a question, the best first: recalled lines, and local lines if they are newer or
     nothing was recalled. If memory probably lacks the answer, only lines with every word of the question count."""
-    is_told = all(line.certainty != UNANSWERED_SCORE for line in recalled)
-    if not is_told:
+    if not is_told(recalled):
         recalled = [replace(line, certainty=None) for line in recalled if _holds_all(line, inquiry)]
         local = [line for line in local if _holds_all(line, inquiry)]
     fitting = [line for line in recalled if is_answer(line, inquiry)]

@@ -37,7 +37,7 @@ from hermes.memory.forgetting import new_call_key
 from hermes.memory.plugin_thread import Returned
 from hermes.store.held_lease import UNSAID, LaneDoor
 from hermes.store.turns import NoRecord, StoredTurn, TurnOpening, TurnRecord, opening
-from hermes.types import Draft, Json, LiveView, Message, ToolSpec
+from hermes.types import Draft, Json, LiveView, Message, ToolSpec, is_told
 
 
 async def run_turn(agent: Agent, text: str, stop: asyncio.Event) -> AsyncGenerator[TurnEvent, None]:
@@ -126,7 +126,8 @@ async def _prepare(agent: Agent, turn: StoredTurn) -> Preparation:
     prompt = await _prompt(agent, turn, corrections, block, toolbox)
     model = _with_recalled_lines(speaking.model, recall, corrections, accepted)
     speaker = Responder(model, toolbox, agent.policy.max_steps, agent.policy.max_calls)
-    return Preparation(prompt, corrections.marked(recall.text), speaker, memory)
+    text, is_known = corrections.marked(recall.text), may_use or is_told(recall.lines)
+    return Preparation(prompt, text, speaker, memory, is_told=is_known)
 
 
 def _with_recalled_lines(model: Model, recall: Recall, corrections: Corrections, accepted: TurnOpening) -> Model:
@@ -198,12 +199,14 @@ def _after(agent: Agent, accepted: TurnOpening) -> None:
 
 class Preparation(Struct, frozen=True):
     """The results of `_prepare`: the system prompt, the recalled text, the model with its tools, and the memory that
-    is notified at the end of the turn."""
+    is notified at the end of the turn. `is_told` is False for a model without tools if memory probably lacks the
+    answer."""
 
     system_prompt: str
     recalled: str
     speaker: Responder
     memory: AgentMemory
+    is_told: bool
 
 
 class StoredTranscript(Struct):
@@ -229,7 +232,8 @@ class StoredTranscript(Struct):
                 return PreparedRequest(self._reminded(self._build(await self.turn.view())), announcement(made))
 
     def _build(self, view: LiveView) -> list[dict[str, Json]]:
-        prompt, *messages = build_context(self.prepared.system_prompt, view, self.prepared.recalled)
+        given = self.prepared
+        prompt, *messages = build_context(given.system_prompt, view, given.recalled, is_told=given.is_told)
         return [prompt, *({"role": role, "content": text} for role, text in self.turn.opening.earlier), *messages]
 
     async def shrink(self) -> bool:

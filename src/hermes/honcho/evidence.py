@@ -23,7 +23,7 @@ from hermes.honcho.recall_reader import (
     RecalledStanding,
 )
 from hermes.ranking.relative_times import write_out
-from hermes.ranking.traits import only_asks
+from hermes.ranking.traits import find_small_talk, only_asks
 from hermes.ranking.words import share_held, split_speaker, split_words, telling_words
 from hermes.types import UNANSWERED_SCORE, RecalledLine
 
@@ -48,12 +48,18 @@ MAX_SURE_RANK = 10
 """Hits of a server without scores that count as relevant."""
 MAX_LEADING_QUOTES = 10
 """Quotes placed before the conclusions, whose rank cannot be compared with quote scores."""
+MAX_NEAREST_QUOTES = 3
+"""Quotes placed next to the message: small models answer from what they read last."""
+ADDRESSES = re.compile(
+    r"\b(?:you|yours?|du|dich|dir|deine?[mnrs]?|tu|te|toi|tes|vous|votre|vos|tú|usted)\b|[你您]", re.IGNORECASE
+)
+"""Words with which a question addresses the agent."""
 SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 PIECE = re.compile(rf"\S.{{0,{MAX_WHOLE_CHARS - 2}}}(?!\S)|\S.{{0,{MAX_WHOLE_CHARS - 2}}}", re.DOTALL)
 """Splits text without sentence ends (code, tables) at spaces."""
 UNDATED_KINDS = ("name", "instruction")
 """Kinds of standing facts that are quoted without a date."""
-TITLE = "Said earlier"
+TITLE, NEAREST_TITLE = "Said earlier", "Nearest to this message"
 UNKNOWN_ANSWER_TITLE = "Said earlier (the nearest; memory was probably not told the answer to this message)"
 
 
@@ -113,7 +119,8 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
         if one.certainty < MIN_CERTAINTY:
             continue
         said = _read(message.content, message.created_at)
-        if said.folded in asked or (message.peer_id != agent and said.only_asks):
+        is_idle = said.is_small_talk if message.peer_id == agent else said.only_asks
+        if said.folded in asked or is_idle:
             continue
         chosen = said.whole or " ".join(_choose(_split(message.content), wanted))
         written = _mark_superseded(chosen, said.on, one.superseded, quotes) if one.superseded else ""
@@ -132,6 +139,16 @@ def quote_all(found: RecalledEvidence, question: str, agent: str) -> tuple[Quote
             concluded.setdefault(text, Quote("", "", text, why, RecalledLine(text, certainty=unsure)))
     first = tuple(quotes.values())
     return (*first[:MAX_LEADING_QUOTES], *concluded.values(), *first[MAX_LEADING_QUOTES:])
+
+
+def split_nearest(quotes: Sequence[Quote], question: str, agent: str) -> tuple[Sequence[Quote], Sequence[Quote]]:
+    """Return the best of many quotes, which stand next to the message, and the others. Replies of the agent are among
+    the best only if it is addressed: what it replied about the person may have been a guess."""
+    if len(quotes) <= MAX_NEAREST_QUOTES:
+        return (), quotes
+    is_addressed = ADDRESSES.search(question) is not None
+    nearest = [quote for quote in quotes if is_addressed or quote.line.speaker != agent][:MAX_NEAREST_QUOTES]
+    return nearest, [quote for quote in quotes if quote not in nearest]
 
 
 def _mark_superseded(text: str, said_on: datetime, superseded: Iterable[RecalledChange], quoted: Iterable[str]) -> str:
@@ -198,6 +215,7 @@ class _SaidMessage(NamedTuple):
 
     folded: str
     only_asks: bool
+    is_small_talk: bool
     whole: str
     """The whole text as sentences if it is short enough to be quoted whole; else ""."""
     on: datetime
@@ -213,7 +231,9 @@ def _read(content: str, created_at: str) -> _SaidMessage:
 def _make(content: str, created_at: str) -> _SaidMessage:
     sentences, on = _split(content), datetime.fromisoformat(created_at)
     whole = " ".join(sentences) if sum(map(len, sentences)) <= MAX_WHOLE_CHARS else ""
-    return _SaidMessage(_folded(content), only_asks(content), whole, on, on.isoformat(), _day(on))
+    return _SaidMessage(
+        _folded(content), only_asks(content), find_small_talk(content) is not None, whole, on, on.isoformat(), _day(on)
+    )
 
 
 _read_again = lru_cache(MAX_CACHED_MESSAGES)(_make)

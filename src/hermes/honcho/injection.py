@@ -1,7 +1,8 @@
 """Composition of recalled texts for one request: without duplicates, within a budget, cut at word boundaries. Pure.
 
-The budget goes first to the standing part (who the person is), then to evidence for the message, then to the other
-layers in their order. In the request the standing part comes first and evidence last, nearest to the message.
+The budget goes first to the nearest quotes and the standing part (who the person is), each up to its share, then to
+other evidence for the message, then to the other layers in their order. In the request the standing part comes first
+and evidence last, the nearest quotes next to the message. A line stands once: among the nearest quotes, if it is one.
 
 The injection log: a JSON line for each turn with its recalled text. One private file for all programs of a user.
 `hermes memory explain` shows the same from the store.
@@ -43,8 +44,8 @@ SEPARATOR_CHARS = 2
 """Length of the separator that the host puts between two parts."""
 SUPPLEMENT = "dialectic"
 """The layer before evidence, which leaves room for it."""
-EVIDENCE = "evidence"
-"""The last layer."""
+EVIDENCE, NEAREST = "evidence", "nearest"
+"""The last layers: what was found for the message, then the best of it, next to the message."""
 STANDING, STANDING_LINES = "user card", "standing"
 """The first layers, which are always included: key facts, and the person's lasting statements."""
 MAX_STANDING_CHARS = 1200
@@ -89,18 +90,19 @@ def compose(sections: Iterable[Section], limit: int) -> tuple[Part, ...]:
     """Return the sections as parts whose joined length is at most `limit`. A part omits lines of the parts filled
     before it. A part with empty text did not fit; its `cut` is its length."""
     given = [_beginning(section, READ_FACTOR * limit) for section in sections]
-    apart = (STANDING, STANDING_LINES, EVIDENCE, SUPPLEMENT)
-    card, lines, evidence, supplement = ([one for one in given if one.layer == layer] for layer in apart)
+    apart = (STANDING, STANDING_LINES, EVIDENCE, NEAREST, SUPPLEMENT)
+    card, lines, evidence, best, supplement = ([one for one in given if one.layer == layer] for layer in apart)
     base = [section for section in given if section.layer not in apart]
     wanted = sum(len(_write(section, section.text)) + SEPARATOR_CHARS for section in supplement)
     said = _SaidLines()
+    nearest = _quote_unsaid(best, int(limit * (1 - LEFT_SHARE)), said)
     first = _fill_first(card, lines, min(int(limit * STANDING_SHARE), MAX_STANDING_CHARS), said)
-    room = limit - _length(first)
+    room = limit - _length(nearest) - _length(first)
     kept = min(wanted, max(0, int(limit * LEFT_SHARE) - _length(first)))
     last = _quote_unsaid(evidence, room - kept, said)
     room -= _length(last)
     between = _fill(base, room - min(wanted, max(kept, room // 2)), said)
-    return (*first, *between, *_fill(supplement, room - _length(between), said), *last)
+    return (*first, *between, *_fill(supplement, room - _length(between), said), *last, *nearest)
 
 
 def _fill_first(card: Sequence[Section], lines: Sequence[Section], room: int, said: _SaidLines) -> tuple[Part, ...]:

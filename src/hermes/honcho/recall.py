@@ -29,12 +29,20 @@ from hermes.errors import HermesError, ProviderError
 from hermes.honcho import keys
 from hermes.honcho.configuration import HonchoConfiguration
 from hermes.honcho.context_views import AI, AI_CARD, SUMMARY, USER, USER_CARD
-from hermes.honcho.evidence import TITLE, UNKNOWN_ANSWER_TITLE, quote_all, quote_standing
+from hermes.honcho.evidence import (
+    NEAREST_TITLE,
+    TITLE,
+    UNKNOWN_ANSWER_TITLE,
+    quote_all,
+    quote_standing,
+    split_nearest,
+)
 from hermes.honcho.injection import (
     CHARS_PER_TOKEN,
     DEFAULT_TOKENS,
     EVIDENCE,
     MAX_CACHED_LINES,
+    NEAREST,
     STANDING_LINES,
     SUPPLEMENT,
     Section,
@@ -379,9 +387,12 @@ class Recaller:
         now, whose = self._source.reader.now(), self._source.whose
         lines, title = quote_standing(found.standing), f"Keep in mind about {whose.user or whose.guest}"
         self._standing = (Section(STANDING_LINES, title, "", now, quotes=lines),) if lines else ()
-        quotes = quote_all(found, question, whose.ai)
-        title = TITLE if found.is_told else UNKNOWN_ANSWER_TITLE
-        return (Section(EVIDENCE, title, "", now, quotes=quotes),) if quotes else ()
+        nearest, others = split_nearest(quote_all(found, question, whose.ai), question, whose.ai)
+        given = (
+            (NEAREST, NEAREST_TITLE if found.is_told else UNKNOWN_ANSWER_TITLE, nearest),
+            (EVIDENCE, TITLE if found.is_told or nearest else UNKNOWN_ANSWER_TITLE, others),
+        )
+        return tuple(Section(layer, title, "", now, quotes=tuple(quotes)) for layer, title, quotes in given if quotes)
 
     def _answer_section(self, answer: str) -> tuple[Section, ...]:
         text = cut_at_word(answer, self._plan.longest_answer)

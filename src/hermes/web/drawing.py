@@ -60,6 +60,7 @@ LAYERS: Mapping[str, str] = {
     "standing": "Always kept in mind",
     "user card": "Your card",
     "evidence": "Found for this message",
+    "nearest": "Nearest to this message",
     "summary": "This session so far",
     "user representation": "What is known of you",
     "ai card": "The agent's card",
