@@ -25,17 +25,23 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from hermes.slash.remembering import ENDED, LEARNT_FROM
 from tests.cli.screen import CTRL_D, ENTER, Screen
 
 TARGET = Path(__file__).parent.parent / "docs" / "images"
-COLUMNS, ROWS = 92, 40
+COLUMNS, ROWS = 92, 48
 SHELL, TALK = "$", "›"
 CONVERSATIONS: Sequence[Sequence[tuple[str, str]]] = (
     (
-        ("I live in Lisbon. My cat is called Miso.", "Saved: I live in Lisbon."),
+        ("I live in Lisbon.", "Saved: I live in Lisbon."),
+        ("My cat is called Miso.", "Saved: My cat"),
         ("I moved to Porto last week.", "Saved: I moved"),
     ),
-    (("Where do I live?", "From memory: “I moved to Porto"), ("/memory", "no longer so")),
+    (
+        ("Where do I live?", "From memory: “I moved to Porto"),
+        ("/memory", ENDED),
+        ("/memory why 1", LEARNT_FROM),
+    ),
 )
 """Input of each `hermes chat`, and the output that is waited for. Each chat is a separate process and session."""
 FAINT = re.compile(rb"(\x1b\[(?:\d+;)*)2((?:;\d+)*m)")

@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 from hermes.config_file import put_value, read_entries, read_env_file, write_setting
 from hermes.configuration import configure
 from hermes.errors import HomeError, SettingsError
-from hermes.files import locked, replace_file
+from hermes.files import NOT_UTF8, locked, replace_file
 from hermes.settings import COLOR, LOCK_TIMEOUT, TOOLS_OFF, Setting
 from hermes.settings.compound_kinds import Map
 from hermes.settings.kinds import Text
@@ -87,7 +87,7 @@ def test_entry_knows_its_line(config: Path) -> None:
         ("- a\n- b\n", "must hold settings as `name: value`"),
         ("just words\n", "must hold settings as `name: value`"),
         ("5\n", "must hold settings as `name: value`"),
-        (b"\xff\xfe\x00binary", "it is not UTF-8 text"),
+        (b"\xff\xfe\x00binary", NOT_UTF8),
         (b"SQLite format 3\x00\x10", "config.yaml"),
         ("a: *nowhere\n", "undefined alias"),
         ("a: 1\n---\nb: 2\n", "document"),
@@ -351,7 +351,7 @@ def test_env_file_is_read_as_it_stands(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf# keys\r\nA=1\r\nexport B='two words'\r\nC=$A\r\nEMPTY=\r\nALONE\r\n")
     assert read_env_file(path) == {"A": "1", "B": "two words", "C": "$A", "EMPTY": ""}
     path.write_bytes(b"A=\xff\n")
-    with pytest.raises(SettingsError, match="it is not UTF-8 text"):
+    with pytest.raises(SettingsError, match=NOT_UTF8):
         read_env_file(path)
 
 

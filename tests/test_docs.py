@@ -149,7 +149,7 @@ def test_the_page_about_repairs_explains_every_code_of_a_finding() -> None:
     assert given, "no finding has a code"
     text = (ROOT / "docs" / "repair.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.MULTILINE))
-    assert explained == {*given, *get_args(damage.Code), *get_args(damage.RemarkCode), *get_args(log.AnomalyCode)}
+    assert explained == {*given, *get_args(damage.Code), *get_args(damage.NoticeCode), *get_args(log.AnomalyCode)}
 
 
 @pytest.mark.parametrize("pattern", [r"/root/", r"/home/[a-z]+/", r"files\.pythonhosted", r"registry\.npmjs"])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.errors import SettingsError
-from hermes.files import edit_file, read_file
+from hermes.files import NOT_UTF8, edit_file, read_file
 from hermes.home import Home
 from hermes.settings import TABLE, Setting
 from hermes.settings.kinds import plain
@@ -283,7 +283,7 @@ def _read(path: Path) -> str | None:
             raise SettingsError(f"cannot read {path}: {led}", hint=LED_NOWHERE) from error
         return None
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else NOT_UTF8
         raise SettingsError(f"cannot read {path}: {why}", hint="Check its owner, permissions and contents") from error
 
 

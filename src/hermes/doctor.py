@@ -25,6 +25,7 @@ from hermes.clock import Clock
 from hermes.config_file import LED_NOWHERE, load_env, read_entries
 from hermes.configuration import MAX_LISTED_KEYS, ForeignSetting, configure, name_foreign, read_configuration
 from hermes.db.engine import Tx
+from hermes.db.queue import FAILED
 from hermes.errors import HermesError, SettingsError
 from hermes.files import check_room
 from hermes.home import Home
@@ -162,7 +163,7 @@ def _check_notes(home: Home) -> Iterator[Finding]:
     for problem in _notes(home).read_all().problems:
         yield Finding("notes", "fail", problem.message, problem.hint)
     if persona := read_persona(home.soul_file):
-        yield Finding("soul", "ok", f"{home.soul_file}, {len(persona):,} characters")
+        yield Finding("persona", "ok", f"{home.soul_file}, {len(persona):,} characters")
 
 
 def _notes(home: Home) -> Notes:
@@ -251,9 +252,9 @@ def _check_conversations(audit: StoreAudit) -> Iterator[Finding]:
     for damage in audit.damage:
         fix = "`hermes doctor --repair` repairs it"
         yield Finding("sessions", "fail", damage.detail, fix, damage.code, damage.sessions, damage.remedy)
-    for remark in audit.remarks:
-        level: Level = "warn" if remark.fix else "ok"
-        yield Finding("sessions", level, remark.detail, remark.fix, remark.code, remark.sessions)
+    for notice in audit.notices:
+        level: Level = "warn" if notice.fix else "ok"
+        yield Finding("sessions", level, notice.detail, notice.fix, notice.code, notice.sessions)
 
 
 def _check_contents(health: StoreHealth) -> Iterator[Finding]:
@@ -270,7 +271,7 @@ def _check_contents(health: StoreHealth) -> Iterator[Finding]:
     if health.unindexed:
         yield Finding("search", "ok", f"messages that the next search will index: {health.unindexed}")
     for name, stats in health.queues.items():
-        detail = f"{name}: {stats.waiting} waiting, {stats.dead} dead"
+        detail = f"{name}: {stats.waiting} waiting, {stats.dead} {FAILED}"
         if stats.dead:
             yield Finding("queue", "warn", f"{detail}; last reason: {stats.last_reason}")
         else:

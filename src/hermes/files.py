@@ -13,6 +13,7 @@ from typing import TextIO, TypeVar
 
 from hermes.errors import HomeError
 
+NOT_UTF8 = "it is not UTF-8 text"
 FILE_KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -18,13 +18,13 @@ from hermes.assembly import open_agent, open_offer, open_people, open_provider, 
 from hermes.db.leases import new_owner
 from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.gateway import Gateway, GatewayOptions
+from hermes.gateway.notices import NoticeOptions
 from hermes.gateway.platform import Platform
 from hermes.gateway.platforms import switched_on
 from hermes.gateway.platforms.api_options import ApiMemory, ApiOptions
 from hermes.gateway.platforms.discord import Discord, DiscordOptions
 from hermes.gateway.platforms.slack import Slack, SlackOptions
 from hermes.gateway.platforms.telegram import Telegram, TelegramOptions
-from hermes.gateway.remarks import RemarkOptions
 from hermes.llm.model import Model
 from hermes.memory.active import ActiveProvider
 from hermes.memory.deliveries import Deliveries
@@ -59,7 +59,7 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
     """Return the gateway of a profile. Its agents share one model."""
     owner, provider, get = new_owner(), open_provider(app, store), app.settings.get
     agents = open_agents(app, store, model, owner, provider)
-    terms = GatewayOptions(
+    options = GatewayOptions(
         agent_name=get(table.AGENT_NAME),
         allow=frozenset(get(table.ALLOW)),
         agents=frozenset(get(table.AGENTS)),
@@ -67,10 +67,10 @@ def open_gateway(app: App, store: Store, model: Model) -> Gateway:
         at_once=get(table.MAX_CONCURRENT_CHATS),
         drain=get(table.DRAIN),
         people=open_people(app),
-        remarks=RemarkOptions(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
+        notices=NoticeOptions(notices=get(table.CHAT_NOTICES), notes=get(table.MEMORY_NOTICES)),
     )
     deliveries = None if provider is None else Deliveries(provider, owner, MAX_OUTBOX_LANES)
-    return Gateway(store, agents, terms, deliveries)
+    return Gateway(store, agents, options, deliveries)
 
 
 def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> list[Platform]:
@@ -79,7 +79,7 @@ def open_platforms(app: App, store: Store, model: Model, gateway: Gateway) -> li
 
 def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = TelegramOptions(
+    options = TelegramOptions(
         token=get(table.TELEGRAM_TOKEN),
         base_url=get(table.TELEGRAM_BASE_URL),
         mentions_only=get(table.TELEGRAM_MENTIONS),
@@ -87,19 +87,19 @@ def _open_telegram(app: App, _store: Store, _model: Model, _gateway: Gateway) ->
         webhook_secret=get(table.TELEGRAM_WEBHOOK_SECRET),
         webhook_port=get(table.TELEGRAM_WEBHOOK_PORT),
     )
-    return Telegram(terms, app.clock)
+    return Telegram(options, app.clock)
 
 
 def _open_discord(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = DiscordOptions(
+    options = DiscordOptions(
         token=get(table.DISCORD_TOKEN),
         base_url=get(table.DISCORD_BASE_URL).rstrip("/"),
         mentions_only=get(table.DISCORD_MENTIONS),
         agents=_agents_of(app, "discord"),
         marks_late=get(table.LATE_MESSAGES) == "mark",
     )
-    return Discord(terms, app.clock)
+    return Discord(options, app.clock)
 
 
 def _agents_of(app: App, platform: str) -> frozenset[str]:
@@ -110,7 +110,7 @@ def _agents_of(app: App, platform: str) -> frozenset[str]:
 
 def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Platform:
     get = app.settings.get
-    terms = SlackOptions(
+    options = SlackOptions(
         bot_token=get(table.SLACK_TOKEN),
         app_token=get(table.SLACK_APP_TOKEN),
         base_url=get(table.SLACK_BASE_URL),
@@ -118,7 +118,7 @@ def _open_slack(app: App, _store: Store, _model: Model, _gateway: Gateway) -> Pl
         agents=_agents_of(app, "slack"),
         marks_late=get(table.LATE_MESSAGES) == "mark",
     )
-    return Slack(terms, app.clock)
+    return Slack(options, app.clock)
 
 
 def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platform:
@@ -140,7 +140,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
     def prompt(scope: Scope) -> str:
         return build_system_prompt(PromptParts(read_persona(app.home.soul_file), app.clock.now(), scope))
 
-    terms = ApiOptions(
+    options = ApiOptions(
         host=get(table.API_HOST),
         port=get(table.API_PORT),
         key=get(table.API_SERVER_KEY),
@@ -154,7 +154,7 @@ def _open_api(app: App, store: Store, model: Model, gateway: Gateway) -> Platfor
         speaker=speaker,
         prompt=prompt,
     )
-    platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, terms)
+    platform: Platform = import_module("hermes.gateway.platforms.http_api").HttpApi(gateway, app.clock, options)
     return platform
 
 

@@ -11,7 +11,8 @@ import pytest
 from msgspec import Struct
 
 from hermes.agent.agent import Policy, TemporaryAgent
-from hermes.agent.loop import Responder
+from hermes.agent.builtin_tools import UNFINISHED
+from hermes.agent.loop import EMPTY_REPLY, Responder
 from hermes.agent.tools import Toolbox
 from hermes.events import Replied, ToolFinished, ToolProgress, ToolStarted
 from hermes.fence import fence
@@ -83,7 +84,7 @@ async def test_a_sub_agent_has_no_search_when_the_policy_switches_it_off(tmp_pat
     ("answer", "said"),
     [
         (ModelFailed("server", "the endpoint is on fire", retryable=False), "the endpoint is on fire"),
-        (Reply(""), "the model answered with nothing"),
+        (Reply(""), EMPTY_REPLY),
     ],
 )
 async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
@@ -92,7 +93,7 @@ async def test_a_sub_agent_that_fails_says_so_and_the_provider_hears_nothing(
     provider = Recorder()
     async with open_seam(tmp_path, [calls("delegate", task="t"), answer, Reply("sorry")], provider) as agent:
         [finished] = [event for event in await say(agent, "go") if isinstance(event, ToolFinished)]
-        assert finished.result.startswith(f"The sub-agent did not finish: {said}")
+        assert finished.result.startswith(f"{UNFINISHED}: {said}")
         assert not finished.ok
         assert provider.told("delegation") == []
 

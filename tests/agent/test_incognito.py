@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from hermes.agent.agent import Agent, Policy
 from hermes.agent.builtin_tools import session_search_tool
+from hermes.agent.loop import NO_TOOLS
 from hermes.agent.offline import Inquiry, OfflineModel
 from hermes.agent.recollection import recollect
 from hermes.agent.review import PROMPT, review
@@ -70,7 +71,7 @@ async def test_an_incognito_turn_neither_queries_nor_feeds_memory(tmp_path: Path
         assert "memory-context" not in str(asked.messages)
         finished = {event.name: event for event in events if isinstance(event, ToolFinished)}
         assert not any(finished[name].ok for name in ("memory", "lookup", "session_search"))
-        assert "There are no tools here" in str(requests(agent)[6].messages)
+        assert NO_TOOLS in str(requests(agent)[6].messages)
         assert finished["delegate"].ok
         assert agent.notes.read("user") == "likes figs"
         await switch(agent, "on")

@@ -11,6 +11,7 @@ import pytest
 
 from hermes.agent.agent import Agent
 from hermes.agent.offline import OfflineModel
+from hermes.agent.offline_answers import UNKNOWN
 from hermes.agent.recollection import recollect
 from hermes.agent.turn import answer
 from hermes.events import Replied
@@ -41,6 +42,6 @@ async def test_a_group_member_is_answered_from_their_own_words(tmp_path: Path) -
         await say(agent, "Bob", "I live in Lima, my boat is red.")
         assert await say(agent, "Ann", "where do I live") == "From memory: “I live in Oslo.”"
         assert await say(agent, "Bob", "Where do I live?") == "From memory: “I live in Lima, my boat is red.”"
-        assert await say(agent, "Cid", "Where do I live?") == "I was not told where you live."
+        assert await say(agent, "Cid", "Where do I live?") == UNKNOWN["home"]
         assert await say(agent, "Cid", "What's my name?") == "Here you are Cid."
         assert await say(agent, "Ann", "Which boat is red?") == "From memory: “I live in Lima, my boat is red.” (Bob)"

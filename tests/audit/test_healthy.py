@@ -120,7 +120,7 @@ def test_stores_of_this_version_are_never_reported(acts: list[tuple[object, ...]
         asyncio.run(act(path, acts))
         found = audit_store(Home(Path(folder)), LogAudit(), lock_timeout=5)
         assert found.damage == ()
-        assert found.remarks == ()
+        assert found.notices == ()
 
 
 async def act(path: Path, acts: list[tuple[object, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""Remarks about messages that a compression by rotation did not see, and about no others."""
+"""Notices about messages that a compression by rotation did not see, and about no others."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ import pytest
 
 from hermes.owner import backup as backups
 from hermes.owner import restoring
-from hermes.owner.backup import MANIFEST, Manifest, read_archive, read_manifest
+from hermes.owner.backup import MANIFEST, SHARED_MEMORY, Manifest, read_archive, read_manifest
+from hermes.owner.restoring import HOW_TO_END
 from tests.cli.filling import fill, hold_gateway
 from tests.conftest import Ran
 from tests.db.processes import ROOT
@@ -139,7 +140,7 @@ def test_a_profile_is_saved_alone_and_goes_back_to_a_profile(hermes: Hermes, hom
     furnish(home)
     target = tmp_path / "work.zip"
     ran = hermes("-p", "work", "backup", str(target))
-    assert "memory that all profiles share" in ran.err
+    assert SHARED_MEMORY in ran.err
     assert not any(one.name.startswith("memory/") for one in read_manifest(target).files)
     refused = hermes("restore", str(target), "--yes")
     assert (refused.code, "-p work restore" in refused.err) == (2, True)
@@ -166,7 +167,7 @@ def test_what_a_provider_keeps_elsewhere_is_saved_too(
 def test_nothing_is_restored_while_a_gateway_runs(hermes: Hermes, saved: Path, home: Path) -> None:
     hold_gateway(home)
     ran = hermes("restore", str(saved), "--yes")
-    assert (ran.code, "`hermes gateway stop` ends a gateway" in ran.err) == (2, True)
+    assert (ran.code, HOW_TO_END in ran.err) == (2, True)
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="only /proc says who has a file open")

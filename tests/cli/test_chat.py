@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.offline_answers import UNKNOWN
 from hermes.assembly import FLOOR_NOTICE
+from hermes.cli.chat import NO_SESSION
+from hermes.cli.main import OUTPUT_CLOSED
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -46,13 +49,13 @@ def test_floor_answers_in_scripts_without_spaces_and_from_notes(home: Path) -> N
     asked = ["我收集马耳他的邮票。", "我收集什么邮票？", "我的狗叫什么名字？"]
     said = chat(env, said="\n".join([*asked, "When I was five I lived in Gozo.", "Where did I live?"])).out.splitlines()
     assert "我收集马耳他的邮票" in said[1]
-    assert said[2] == "I remember nothing about that."
+    assert said[2] == UNKNOWN[None]
     assert said[3] == "Saved: When I was five I lived in Gozo."
     assert "Gozo" in said[4]
     (home / "memories").mkdir(exist_ok=True)
     (home / "memories" / "USER.md").write_text("- Has a dog named Fido.\n")
     assert "Fido" in chat(env, "-q", "What is my dog called?").out
-    assert chat(env, "-q", "Who won the chess match?").out == "I remember nothing about that.\n"
+    assert chat(env, "-q", "Who won the chess match?").out == f"{UNKNOWN[None]}\n"
 
 
 @pytest.mark.contract("10.5")
@@ -120,7 +123,7 @@ def test_json_lines_have_one_ending_per_turn(home: Path) -> None:
 def test_sessions_are_gone_on_with_by_id_and_by_being_the_latest(home: Path) -> None:
     with serving([], **REPLIES) as endpoint:
         env = environment(home, endpoint.base_url)
-        assert "no terminal session to resume" in chat(env, "-c", "-q", "x").err
+        assert NO_SESSION in chat(env, "-c", "-q", "x").err
         session = turns(chat(env, "--json", said="one\n").out)[0][0]["session_id"]
         assert chat(env, "-s", session, "-q", "two").out == "two\n"
         assert chat(env, "-s", session[:-2], "-q", "three").out == "three\n"
@@ -190,7 +193,7 @@ def test_bytes_that_are_no_text_are_replaced_and_end_nothing(home: Path) -> None
 @pytest.mark.parametrize(
     ("redirect", "code", "out", "err"),
     [
-        (">&-", 1, "", "hermes: standard output is closed\n"),
+        (">&-", 1, "", f"hermes: {OUTPUT_CLOSED}\n"),
         ("2>&-", 0, "Saved: x\n", ""),
         ("<&-", 0, "Saved: x\n", FLOOR_NOTICE + "\n"),
         (">&- 2>&- <&-", 1, "", ""),

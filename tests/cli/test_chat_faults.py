@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.clock import SystemClock
+from hermes.llm.failures import CONNECT_ERROR_CAUSES
 from hermes.store.store import Store
 from hermes.types import Json, Message
 from tests.agent.agents import check_conversation, stored
@@ -90,7 +91,7 @@ async def test_endpoint_that_is_not_there_is_one_line_and_the_message_stays(home
         ran = chat(environment(home, f"http://127.0.0.1:{port}/v1", HERMES_MODEL=model), "-q", "hello")
     assert (ran.code, ran.out) == (1, "")
     last = ran.err.splitlines()[-1]
-    assert f"hermes: 127.0.0.1:{port} refuses the connection: is it running?" in last
+    assert f"hermes: 127.0.0.1:{port} {dict(CONNECT_ERROR_CAUSES)[ConnectionRefusedError]}" in last
     assert "model.default" not in last, "a name would not help"
     assert all("trying again" in line for line in ran.err.splitlines()[:-1])
     assert "Traceback" not in ran.err

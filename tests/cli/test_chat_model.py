@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.model import HOW_TO_CHOOSE
 from tests.cli.chatting import chat, configure, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
 from tests.conftest import Ran
@@ -72,7 +73,7 @@ def test_model_lists_what_there_is_and_takes_one_of_them_alone(home: Path) -> No
             "  an-embedding",
             "* tea-2",
             "  tea-1",
-            "`hermes model NAME` chooses one.",
+            HOW_TO_CHOOSE,
         ]
         refused = model(env, "tea-3")
         assert refused.code == 2

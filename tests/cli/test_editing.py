@@ -8,6 +8,7 @@ import pytest
 
 from hermes.cli.input_line import find_editor
 from hermes.errors import UsageError
+from hermes.slash import acts
 from tests.cli.chatting import chat as run_chat
 from tests.cli.screen import ENTER, Chat, plain_env, stored
 
@@ -43,9 +44,9 @@ def test_the_last_message_is_edited_and_said(chat: Chat, tmp_path: Path, home: P
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ('printf " \\n" > "$1"', "Nothing was said: the text is empty."),
-        ("exit 1", "Nothing was said: the editor gave up."),
-        ("true", "Nothing was said: the text is as it was."),
+        ('printf " \\n" > "$1"', acts.EMPTY),
+        ("exit 1", acts.GIVEN_UP),
+        ("true", acts.UNCHANGED.partition(" `")[0]),
     ],
 )
 def test_an_empty_text_an_editor_that_gives_up_and_an_unchanged_text_say_nothing(

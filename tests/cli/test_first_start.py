@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.first_start import read_name
+from hermes.cli.first_start import SENT_AS_MESSAGE, read_name
 from hermes.cli.model import WAYS_TO_GET_A_MODEL
 from tests.cli.chatting import Endpoint, environment, serving
 from tests.cli.screen import CTRL_D, ENTER, Screen
@@ -162,7 +162,7 @@ def test_a_message_typed_where_memory_asked_is_said(home: Path) -> None:
     ):
         screen.wait_for("What is your name?").type(ENTER)
         screen.wait_for("May memory use it?").type(f"What is my cat called?{ENTER}")
-        screen.wait_for("it is sent as a message")
+        screen.wait_for(SENT_AS_MESSAGE.partition(";")[0])
         screen.wait(lambda seen: sum("What is my cat called?" in row for row in seen.rows) > 2)  # asked, said, echoed
         screen.wait_for_prompt().type(CTRL_D)
         assert screen.ended() == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.offline_answers import NOT_READ
 from hermes.memory.health import LATE_NOTICE
 from tests.cli.chatting import chat, configure, environment, serving
 
@@ -65,4 +66,4 @@ def test_without_a_model_a_reply_from_memory_is_not_said_to_go_without_it(home: 
     done = chat(environment(home, HERMES_MEMORY_PROVIDER=""), said=f"{SAID}Where does Ben live?\n")
     assert "From memory: “My cat is called Miso.”" in done.out
     assert LATE_NOTICE not in done.err
-    assert done.out.splitlines()[-1].endswith("a part of memory could not be read just now: ask again in a moment.")
+    assert done.out.splitlines()[-1].endswith(NOT_READ)

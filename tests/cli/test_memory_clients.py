@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hermes.cli.memory_clients import NO_REQUEST
 from hermes.clock import SystemClock
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
@@ -96,7 +97,7 @@ def test_without_a_request_or_a_memory_the_reason_is_told(hermes: Cli, tmp_path:
     assert not (tmp_path / "none").exists()
     waiting(tmp_path, 0)
     nobody = hermes("memory", "approve", "--data", str(tmp_path))
-    assert (nobody.code, "no request to sign in waits" in nobody.err) == (2, True)
+    assert (nobody.code, NO_REQUEST in nobody.err) == (2, True)
     assert hermes("memory", "clients", "grants", "--data", str(tmp_path)).code == 0
     listed = json.loads(hermes("memory", "clients", "list", "--data", str(tmp_path), "--json").out)
     assert [client["name"] for client in listed] == ["hermes-agent", "honcho-cli"]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.memory_learning import NO_DREAM
 from hermes.errors import SettingsError
 from hermes.memory_server.db.schema import FILE as MEMORY_FILE
-from hermes.memory_server.model.settings import FILE, OPENAI_URL, ModelSettings
+from hermes.memory_server.model.settings import FILE, NO_URL, OPENAI_URL, ModelSettings
 from hermes.types import Json
 from tests.cli.screen import CTRL_D, ENTER, Screen, plain_env
 from tests.conftest import Ran
@@ -100,7 +101,7 @@ def test_a_model_that_does_not_answer_is_not_taken(hermes: Hermes, folder: Path,
         (["--url", "http://127.0.0.1:9/v1", "--key-env", "NOT_SET_ANYWHERE"], "which is not set"),
         (["--url", "http://127.0.0.1:9/v1", "--off"], "exclude each other"),
         (["--host"], "no model is configured"),
-        (["--env", "--no-test"], "sets no URL of a memory model"),
+        (["--env", "--no-test"], NO_URL),
     ],
 )
 def test_bad_input_is_refused_by_name_and_nothing_is_written(
@@ -211,7 +212,7 @@ def test_a_key_from_the_environment_goes_to_the_address_that_it_belongs_to() -> 
     assert found({**ours, **cloud, "HERMES_MEMORY_MODEL_KEY": "ours"}) == ("http://127.0.0.1:9/v1", "ours")
     assert found({**theirs, **cloud}) == ("http://127.0.0.1:8/v1", "theirs")
     assert found(cloud) == (OPENAI_URL, "cloud")
-    with pytest.raises(SettingsError, match="sets no URL of a memory model"):
+    with pytest.raises(SettingsError, match=NO_URL):
         found({})
 
 
@@ -224,7 +225,7 @@ def test_a_workspace_elsewhere_does_not_get_the_key_of_the_folder() -> None:
 
 @pytest.mark.processes
 def test_dreams_are_shown_and_undone(hermes: Hermes, folder: Path) -> None:
-    assert "No dream has changed anything" in hermes("memory", "dreams").err
+    assert NO_DREAM in hermes("memory", "dreams").err
     with running(folder) as served, inside(served, "lab") as http:
         say(http, "s", "I run every morning.")
         settle(http)

@@ -13,6 +13,7 @@ import pytest
 
 from hermes.config_file import LED_NOWHERE, write_setting
 from hermes.errors import HomeError
+from hermes.files import NOT_UTF8
 from hermes.settings import COLOR
 from tests.cli.chatting import chat, environment, serving, turns
 from tests.conftest import Ran
@@ -50,7 +51,7 @@ def test_a_note_that_is_not_utf_8_is_named_and_chat_goes_on(home: Path, hermes: 
         ran = chat(environment(home, endpoint.base_url), said="one\ntwo\n")
         prompt = endpoint.requests()[0]["messages"][0]["content"]
     assert (ran.code, ran.out) == (0, "one\ntwo\n")
-    assert ran.err.count(f"WARNING: answering without a note: cannot read {path}: it is not UTF-8 text") == 1
+    assert ran.err.count(f"WARNING: answering without a note: cannot read {path}: {NOT_UTF8}") == 1
     assert "is called Ada" in prompt
     assert path.read_bytes() == LATIN
     doctor = hermes("doctor")
@@ -84,7 +85,7 @@ def test_without_a_model_a_note_that_is_not_utf_8_keeps_nobody_from_an_answer(ho
     assert ran.code == 0
     assert "is called Ada" in ran.out
     assert "MEMORY.md: it is not UTF-8 text" in ran.err
-    assert "it is not UTF-8 text" in chat(environment(home), said="/memory\n").err
+    assert NOT_UTF8 in chat(environment(home), said="/memory\n").err
 
 
 @pytest.mark.processes

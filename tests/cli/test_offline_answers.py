@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent.offline_answers import NEEDS_MODEL, UNKNOWN
 from hermes.clock import SystemClock
 from hermes.store.store import Store
 from hermes.types import Draft
@@ -72,12 +73,12 @@ def test_of_two_homes_the_one_told_before_is_marked_as_earlier(home: Path) -> No
 def test_what_was_not_told_is_admitted_without_other_quotes(home: Path) -> None:
     said = ["My mother is called Helga.", "My sister lives in Graz.", "Her sister works as a nurse.", "I'm German."]
     asked = {
-        "What's my name?": "I was not told your name.",
-        "Where do I live?": "I was not told where you live.",
-        "What is my job?": "I was not told what you do for work.",
-        "What is my brother called?": "I remember nothing about that.",
-        "Who is the king of Spain?": "I remember nothing about that.",
-        "what did I say in March?": "I remember nothing that you said then.",
+        "What's my name?": UNKNOWN["name"],
+        "Where do I live?": UNKNOWN["home"],
+        "What is my job?": UNKNOWN["work"],
+        "What is my brother called?": UNKNOWN[None],
+        "Who is the king of Spain?": UNKNOWN[None],
+        "what did I say in March?": UNKNOWN["said"],
     }
     out = chat(environment(home), said="\n".join([*said, *asked])).out.splitlines()
     assert out[len(said) :] == list(asked.values())
@@ -88,7 +89,7 @@ def test_small_talk_is_answered_and_not_said_to_be_saved(home: Path) -> None:
     out = chat(environment(home), said="\n".join(said)).out.splitlines()
     assert out[:3] == ["You're welcome.", "All right.", "Goodbye!"]
     assert out[3].startswith("Hello! Tell me")
-    assert out[4].startswith("Without a model I can only keep")
+    assert out[4].startswith(NEEDS_MODEL)
     assert out[5] == "Saved: Hi, my dog is sick."
 
 

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from hermes.cli.outbox import LEASE
+from hermes.cli.outbox import LEASE, PUT_ASIDE
+from hermes.cli.sessions import FORGETS_LATER
 from hermes.clock import SystemClock
 from hermes.db import leases
 from hermes.db.leases import new_owner
+from hermes.db.queue import FAILED
 from hermes.store.store import Store
 from tests.conftest import Ran
 from tests.memory.page import install
@@ -59,12 +61,12 @@ def entries(hermes: Hermes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.contract("6.4", "6.9")
-def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: Hermes) -> None:
+def test_dead_letters_are_retried_or_dropped_by_id(home: Path, hermes: Hermes) -> None:
     install(home, "choosy", CHOOSY)
     for text in ("figs", "dates", "plums", "pears"):
         assert hermes("chat", "-q", f"I like {text}").code == 0
     aside = entries(hermes)
-    assert {(entry["state"], entry["reason"]) for entry in aside} == {("put aside", "no room")}
+    assert {(entry["state"], entry["reason"]) for entry in aside} == {(PUT_ASIDE, "no room")}
     assert len(aside) == 4
     told = json.loads(hermes("memory", "status", "--json").out)["outbox"]
     assert (told["waiting"], told["put_aside"], told["last_error"]) == (0, 4, "no room")
@@ -73,7 +75,7 @@ def test_what_was_put_aside_is_retried_or_dropped_by_its_id(home: Path, hermes: 
     assert json.loads(hermes("memory", "outbox", "retry", str(aside[2]["id"]), "--json").out) == {
         "retried": [aside[2]["id"]]
     }
-    assert [entry["state"] for entry in entries(hermes)] == ["waiting", "put aside"]
+    assert [entry["state"] for entry in entries(hermes)] == ["waiting", PUT_ASIDE]
     assert hermes("memory", "outbox", "retry").err == "1 entry retried.\n"
     (home / "taken").touch()
     assert hermes("memory", "outbox", "deliver").code == 0
@@ -90,10 +92,10 @@ def test_an_entry_that_is_not_there_changes_nothing(home: Path, hermes: Hermes) 
         assert hermes("chat", "-q", f"I like {text}").code == 0
     [one, _] = entries(hermes)
     ran = hermes("memory", "outbox", "drop", str(one["id"]), "999")
-    assert (ran.code, "there is no entry 999 that is waiting or put aside" in ran.err) == (1, True)
+    assert (ran.code, f"there is no entry 999 that waits or {FAILED}" in ran.err) == (1, True)
     assert len(entries(hermes)) == 2
     ran = hermes("memory", "outbox", "retry", "999")
-    assert "there is no entry 999 that is put aside" in ran.err
+    assert f"there is no entry 999 that {FAILED}" in ran.err
 
 
 @pytest.mark.contract("6.13")
@@ -128,7 +130,7 @@ def test_a_deletion_that_cannot_be_delivered_now_is_left_to_another_process(
     monkeypatch.setattr("hermes.cli.sessions.FORGET_TIMEOUT_SECONDS", 0.0)
     ran = hermes("sessions", "delete", session["id"], "--yes", "--everywhere")
     assert (ran.code, "Deleted." in ran.out) == (0, True)
-    assert "Memory forgets it once it can be reached" in ran.err
+    assert FORGETS_LATER in ran.err
     assert started == [home]
     [wish] = entries(hermes)
     assert (wish["kind"], wish["state"], wish["session_id"]) == ("forget", "waiting", None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.profiles import NOT_DELETABLE
 from tests.cli.filling import fill, hold_gateway
 from tests.conftest import Ran
 
@@ -84,7 +85,7 @@ def test_the_default_home_the_home_in_use_and_one_with_a_gateway_are_not_deleted
     fill(work, "a talk")
     hold_gateway(work)
     assert "a gateway runs in 'work'" in hermes("profiles", "delete", "work", "--yes").err
-    assert "the default home is not a profile" in hermes("profiles", "delete", "default", "--yes").err
+    assert NOT_DELETABLE in hermes("profiles", "delete", "default", "--yes").err
     monkeypatch.setenv("HERMES_HOME", str(work))
     assert "HERMES_HOME names the profile 'work'" in hermes("profiles", "delete", "work", "--yes").err
     assert (work / "state.db").exists()

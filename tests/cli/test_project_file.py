@@ -22,6 +22,7 @@ from hermes.cli.project_file import (
     choose_project_file,
     find_project_file,
 )
+from hermes.cli.trust import NONE_TRUSTED
 from hermes.errors import HermesError, HomeError
 from hermes.home import Home
 from hermes.scope import OWNER
@@ -147,7 +148,7 @@ def test_trust_is_for_its_owner_alone_by_the_real_path_and_can_be_taken_back(
     assert json.loads(hermes(home, endpoint, tmp_path, "trust", "--list", "--json").out) == [str(project)]
     assert hermes(home, endpoint, tmp_path, "trust", str(project), "--remove").code == 0
     assert json.loads(hermes(home, endpoint, tmp_path, "trust", "--list", "--json").out) == []
-    assert "no directory is trusted yet" in hermes(home, endpoint, tmp_path, "trust", "--list").err
+    assert NONE_TRUSTED in hermes(home, endpoint, tmp_path, "trust", "--list").err
     nothing = hermes(home, endpoint, tmp_path, "trust")
     assert (nothing.code, "there is no AGENTS.md" in nothing.err) == (1, True)
 

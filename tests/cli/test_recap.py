@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.terminal import UNANSWERED
 from tests.cli.screen import CTRL_D, ENTER, Chat, Screen
 
 pytestmark = pytest.mark.processes
@@ -51,6 +52,6 @@ def test_a_message_without_a_reply_is_told_with_the_way_to_have_it_answered(chat
     with chat({"fails": {"status": 401, "message": "bad key"}}) as screen:
         talk_once(screen, "Which teas are there?", "bad key")
     with chat({"says": {"text": "Green ones."}}, more=["-c"]) as screen:
-        screen.wait_for_rows("› Which teas are there?", "(This message has no reply: `/retry` answers it.)", "", "›")
+        screen.wait_for_rows("› Which teas are there?", UNANSWERED, "", "›")
         screen.type("/retry" + ENTER)
         screen.wait_for("Green ones.")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.commands import NO_SESSIONS
+from hermes.slash.acts import BEGINS
 from tests.cli.filling import fill
 from tests.cli.screen import ENTER, UP, Chat, Screen
 
@@ -50,7 +52,7 @@ def test_esc_leaves_everything_as_it_was(chat: Chat, home: Path) -> None:
         screen.wait_for("type to filter").type(ESC)
         screen.wait(lambda screen: "type to filter" not in "\n".join(screen.rows)).wait_for_prompt()
         screen.type("/status" + ENTER)
-        screen.wait_for("A new session begins with your next message.")
+        screen.wait_for(BEGINS)
 
 
 @pytest.mark.contract("10.36")
@@ -66,4 +68,4 @@ def test_sixty_columns_show_time_count_and_title_and_the_whole_id(chat: Chat, ho
 def test_without_sessions_there_is_nothing_to_choose(chat: Chat) -> None:
     with chat() as screen:
         screen.wait_for_prompt().type("/resume" + ENTER)
-        screen.wait_for("there are no sessions yet").wait_for_prompt()
+        screen.wait_for(NO_SESSIONS).wait_for_prompt()

@@ -15,7 +15,7 @@ import pytest
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx
 from hermes.store.store import Store
-from hermes.store.usage import USAGE_NOTE, add_usage
+from hermes.store.usage import NOTHING, USAGE_NOTE, add_usage
 from hermes.types import Draft, Spent, ToolCall
 from tests.cli.filling import compress, fill, write_into
 from tests.conftest import Ran
@@ -79,7 +79,7 @@ def test_show_live_and_snapshot_show_the_view_after_and_before_a_compression(her
 @pytest.mark.contract("10.33")
 def test_usage_tells_what_any_session_has_spent(hermes: Hermes, home: Path) -> None:
     session = fill(home, "I collect stamps", "From where?", "Malta", title="Stamps")
-    assert hermes("sessions", "usage", session).out.splitlines()[2:] == ["No model was asked in this session yet."]
+    assert hermes("sessions", "usage", session).out.splitlines()[2:] == [NOTHING]
     compress(home, session)
     spent = {"big": Spent(2, 0, 300, 30, 90), "small\x1b[2J": Spent(1, 1, 1000, 5)}
     write_into(home, lambda _, tx: add_usage(tx, session, spent, now=0.0))

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.chat import TWO_SESSIONS
 from hermes.settings import TABLE
+from hermes.slash.acts import NOT_COMPRESSED
 from hermes.slash.table import OFFERED
 from tests.cli.screen import ALT_ENTER, CTRL_C, CTRL_D, ENTER, PAINT, TAB, UP, Chat, Screen, plain_env, stored
 
@@ -94,7 +96,7 @@ def test_stop_typed_while_a_compression_runs_ends_it_and_nothing_is_removed(chat
         screen.type(f"/resume {session}" + ENTER)
         screen.wait_for("Resuming 2").wait_for_prompt().type("/compress" + ENTER)
         screen.wait_for("Ctrl-C stops it").type("/stop" + ENTER)
-        screen.wait_for("The compression was stopped: nothing was removed").wait_for_prompt().type("/stop" + ENTER)
+        screen.wait_for(NOT_COMPRESSED.partition(",")[0]).wait_for_prompt().type("/stop" + ENTER)
         screen.wait_for("Nothing is running.")
     assert len(stored(home)) == 16
 
@@ -337,7 +339,7 @@ def test_settings_are_listed_with_whole_names_in_a_narrow_window(home: Path) -> 
 
 def test_two_sessions_at_once_are_refused(home: Path) -> None:
     with Screen("chat", "-c", "-s", "x", env=plain_env(home)) as screen:
-        screen.wait_for("-c and -s name two sessions")
+        screen.wait_for(TWO_SESSIONS)
         assert screen.ended() == 2
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hermes.agent.agent import Policy
 from hermes.agent.compress import compressor_of
+from hermes.agent.loop import COMPRESSED
 from hermes.compression.compressor import Request
 from hermes.errors import NoteError
 from hermes.events import Failed, Notice, Replied, Stopped
@@ -50,9 +51,7 @@ async def test_window_smaller_than_believed_is_answered_after_one_compression(st
     events = await take_turn(agent, "are you there?")
     await agent.close()
     assert isinstance(events[-1], Replied)
-    assert [event.text for event in events if isinstance(event, Notice)] == [
-        "The model found the conversation too long; it was compressed, and the request is sent again."
-    ]
+    assert [event.text for event in events if isinstance(event, Notice)] == [COMPRESSED]
     assert len(questions(model)) == 2
     assert questions(model)[-1].messages[-1]["content"] == "are you there?"
     assert [line.word for line in read_log()] == ["started", "done"]

@@ -122,7 +122,7 @@ class Bench:
             name,
             work,
             owner=owner or new_owner(),
-            terms=WorkerOptions(batch=batch, at_once=at_once),
+            options=WorkerOptions(batch=batch, at_once=at_once),
             chance=lambda: 0.0,
             wake=asyncio.Event(),
             isolation=isolation,

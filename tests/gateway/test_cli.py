@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hermes.gateway.gateway import STATE_WORDS
+from hermes.gateway.gateway import ALREADY_RUNS, STATE_WORDS
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, body, in_session, reply
 from tests.gateway.core import message, running_core
@@ -61,7 +61,7 @@ def test_status_stop_and_a_second_gateway(model: LoopbackModel, empty_home: Path
         assert gateway.url in hermes(empty_home, "gateway", "status").stdout
         second = hermes(empty_home, "gateway", "run")
         assert second.returncode == 1
-        assert "a gateway is already running for this home" in second.stderr
+        assert ALREADY_RUNS in second.stderr
         assert second.stderr.count("\n") == 1, "a gateway that is refused does not say that it runs"
         assert reply(ask(gateway.url, "still there?")) == "echo: still there?"
         assert hermes(empty_home, "gateway", "stop").stdout == "ended\n"

@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from hermes.gateway.notices import UNWRITABLE, WRITABLE_AGAIN
+from hermes.sqlite.database import GONE
 from tests.db.processes import ROOT
 from tests.gateway.asking import ask, in_session, reply
 from tests.gateway.processes import GatewayProcess, api_settings, clean_env, echo_model, wait_until, write_config
@@ -68,7 +70,7 @@ def test_full_disk_is_reported_once_refuses_messages_and_recovers_by_itself(tmp_
             assert looked.returncode == 1
             assert "nothing can be written" in looked.stdout
             lines = [line for line in log.read_text().splitlines() if " ERROR" in line or " WARNING" in line]
-            assert len([line for line in lines if "the store cannot be written" in line]) == 1
+            assert len([line for line in lines if UNWRITABLE in line]) == 1
             assert len(lines) <= 4, "one more for each turn that was under way, and none as time goes by"
 
             (tmp_path / "disk" / "ballast").unlink()
@@ -77,7 +79,7 @@ def test_full_disk_is_reported_once_refuses_messages_and_recovers_by_itself(tmp_
             for number in range(3):
                 answer = ask(gateway.url, f"{number} {long}", headers=in_session(f"s{number}", "last"))
                 assert reply(answer).startswith(f"echo: {number} ")
-            assert log.read_text().count("the store can be written again") == 1
+            assert log.read_text().count(WRITABLE_AGAIN) == 1
             assert len(gateway.said()) == 5, "what was refused was not taken, and nothing was said twice"
             gateway.stop()
 
@@ -94,5 +96,5 @@ def test_deleted_store_ends_the_gateway_without_acknowledgements(tmp_path: Path)
             with suppress(httpx.TransportError):  # it may have seen it by itself, and be gone
                 assert ask(gateway.url, "into nowhere", headers=in_session("s")).status_code == 503
             assert gateway.wait() == 1
-            assert "was deleted, moved or replaced while it was in use" in (home / "output.txt").read_text()
+            assert GONE in (home / "output.txt").read_text()
             assert "Traceback" not in (home / "output.txt").read_text()

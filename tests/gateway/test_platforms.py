@@ -10,6 +10,8 @@ import pytest
 from hermes.cli.plugin_console import TerminalConsole
 from hermes.clock import SystemClock
 from hermes.gateway.platforms import SWITCHES
+from hermes.gateway.platforms.set_up import SET_UPS
+from hermes.honcho.identity import PLATFORM_NAMES
 from hermes.hosting import OPENERS, open_platforms
 from tests.gateway.core import load_app, running_core
 
@@ -20,6 +22,11 @@ ON: dict[str, object] = {"api": True, "telegram": "1:token", "discord": "1.token
 
 def test_every_platform_has_a_switch_and_an_opener() -> None:
     assert set(SWITCHES) == set(OPENERS) == set(ON)
+
+
+def test_every_chat_platform_can_be_set_up_and_is_known_to_honcho() -> None:
+    assert {"api", *SET_UPS} == set(SWITCHES)
+    assert set(SWITCHES) <= set(PLATFORM_NAMES)
 
 
 @pytest.mark.parametrize("name", [*SWITCHES])

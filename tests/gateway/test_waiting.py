@@ -15,6 +15,7 @@ import pytest
 from hermes.db.engine import Tx
 from hermes.events import Failed, Replied, Stopped, Waiting
 from hermes.gateway.platforms.api_door import follow
+from hermes.slash.remembering import UNCHANGED
 from hermes.store.held_lease import UNSAID, WAITING, LaneOptions
 from hermes.store.store import Store
 from hermes.types import Session
@@ -179,7 +180,7 @@ async def test_stopped_waiting_command_changes_nothing(tmp_path: Path) -> None:
             waiting = asyncio.create_task(talk(core, request("/memory off", "2", session="s")))
             await appears(tmp_path, "SELECT 1 FROM hermes_queue WHERE key LIKE '%\"2\"]' AND claimed = 1")
             await stop(core)
-            assert await waiting == "Stopped; memory is as it was."
+            assert await waiting == UNCHANGED
     assert rows(tmp_path, "SELECT 1 FROM hermes_incognito_sessions") == []
 
 

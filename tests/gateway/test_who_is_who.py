@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.gateway import NOBODY_YET, UNKNOWN_ID
 from hermes.clock import SystemClock
 from hermes.db.engine import Tx, migrate
 from hermes.scope import Guest
@@ -89,8 +90,8 @@ def test_pairing_asks_in_a_terminal(
 
 
 def test_people_are_listed_with_their_notes_and_can_be_marked_before_they_write(home: Path, hermes: Hermes) -> None:
-    assert "nobody has written or been let in" in hermes("gateway", "people").err
-    assert "nobody with this id has written yet" in hermes("gateway", "people", "--me", "telegram:111").err
+    assert NOBODY_YET in hermes("gateway", "people").err
+    assert UNKNOWN_ID in hermes("gateway", "people", "--me", "telegram:111").err
     hermes("gateway", "people", "--guest", "telegram:222")
     assert roles(hermes) == {"telegram:111": "owner", "telegram:222": "guest"}
     listed = json.loads(hermes("gateway", "people", "--json").out)

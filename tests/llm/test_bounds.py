@@ -8,6 +8,7 @@ import pytest
 
 from hermes.llm.connection import Timeouts
 from hermes.llm.events import Completed, ModelFailed
+from hermes.llm.openai_compatible import ENDLESS_EVENT
 from hermes.types import Json
 from tests.llm.calling import collect, complete, fail, model_at
 from tests.llm.loopback import Answer, LoopbackServer, chunk, says
@@ -92,4 +93,4 @@ async def test_event_without_an_end_is_a_failure(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("hermes.llm.openai_compatible.MAX_EVENT_BYTES", 10_000)
     for piece in ("data: x" * 100, "data: x\n" * 100):
         async with LoopbackServer([endless(piece)]) as server:
-            assert "an event without an end" in (await fail(model_at(server))).message
+            assert ENDLESS_EVENT in (await fail(model_at(server))).message

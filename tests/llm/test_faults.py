@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from email.utils import formatdate
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from hermes.errors import SettingsError
 from hermes.llm.connection import Retries, Timeouts
 from hermes.llm.events import Completed, ModelFailed, Reply, Retrying, TextPiece
+from hermes.llm.failures import CONNECT_ERROR_CAUSES, STATUSES, TRANSPORT
 from hermes.llm.model import Endpoint
 from hermes.llm.openai_compatible import OpenAICompatible
 from hermes.types import Json, ToolCall
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.contract("10.6")
 
 HTML = "<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 ONCE = Retries(max_retries=0)
+CAUSES = dict(CONNECT_ERROR_CAUSES)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -29,7 +32,7 @@ async def test_an_endpoint_that_does_not_run_is_tried_again_and_then_named(host:
     clock = SteadyClock()
     with closed_port() as port:
         events = await collect(model_at(f"http://{host}:{port}/v1", clock=clock))
-    message = f"{host}:{port} refuses the connection: is it running?"
+    message = f"{host}:{port} {CAUSES[ConnectionRefusedError]}"
     assert events == [
         Retrying(1, 0.5, message),
         Retrying(2, 1.0, message),
@@ -60,7 +63,7 @@ async def test_https_to_an_endpoint_without_tls_says_so() -> None:
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         failed = await fail(model_at(f"https://127.0.0.1:{port}/v1", retries=ONCE))
-    assert failed.message == f"127.0.0.1:{port} does not speak TLS here: is it http:// and not https://?"
+    assert failed.message == f"127.0.0.1:{port} {CAUSES[ssl.SSLError]}"
 
 
 async def test_a_connection_that_is_never_made_hits_the_connect_timeout() -> None:
@@ -68,7 +71,7 @@ async def test_a_connection_that_is_never_made_hits_the_connect_timeout() -> Non
     async with LoopbackServer() as server:
         failed = await fail(model_at(f"https://127.0.0.1:{server.port}/v1", retries=ONCE, timeouts=timeouts))
     assert failed.kind == "refused"
-    assert failed.message == f"127.0.0.1:{server.port} does not accept the connection: is it running?"
+    assert failed.message == f"127.0.0.1:{server.port} {TRANSPORT['ConnectTimeout'][1]}"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +82,7 @@ async def test_a_connection_that_is_never_made_hits_the_connect_timeout() -> Non
         (401, "auth", "check the key"),
         (402, "auth", "no credit"),
         (403, "auth", "check the key"),
-        (404, "bad_request", "no such model or path"),
+        (404, "bad_request", STATUSES[404][1]),
         (405, "bad_request", "/v1"),
         (413, "context_too_long", "shorter"),
         (418, "bad_request", "nope"),

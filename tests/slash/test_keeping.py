@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.cli.commands import NO_CLIPBOARD
 from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
 from tests.llm.loopback import LoopbackServer, says
@@ -120,6 +121,6 @@ async def test_where_nothing_can_take_it_a_file_is_offered(tmp_path: Path, monke
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     async with having_said(tmp_path, monkeypatch) as conversation:
-        with pytest.raises(UsageError, match="no clipboard program is installed here") as refused:
+        with pytest.raises(UsageError, match=NO_CLIPBOARD) as refused:
             await ask(conversation, "/copy")
         assert "`/save FILE`" in refused.value.line()

@@ -16,6 +16,7 @@ from hermes.cli.conversation import TerminalConversation
 from hermes.errors import UsageError
 from hermes.events import Notice
 from hermes.slash.context import Say
+from hermes.slash.models import OWNERS, STOPPED
 from hermes.slash.table import complete
 from hermes.store.people import mark
 from tests.gateway.core import message, running_core
@@ -207,7 +208,7 @@ async def test_an_endpoint_that_does_not_say_can_be_left(tmp_path: Path) -> None
         stop = asyncio.Event()
         asking = asyncio.create_task(run_command(conversation, "/model small", stop))
         asyncio.get_running_loop().call_later(0.1, stop.set)
-        assert (await asking).text == "Stopped; the same model answers as before."
+        assert (await asking).text == STOPPED
         await say(conversation, "two")
         assert asked_for(server) == ["big", "big"]
 
@@ -231,7 +232,7 @@ async def test_in_a_chat_the_owner_switches_and_nobody_else(tmp_path: Path) -> N
             for number, (text, who) in enumerate([("/model small", "ann"), ("/model small", "olga"), ("hi", "olga")]):
                 await core.platform.deliver(message(text, who, author=who))
                 await core.platform.until(lambda wanted=number + 1: len(core.platform.sent) == wanted)  # type: ignore[misc]
-            assert core.platform.texts("ann") == ["the model is the owner's business"]
+            assert core.platform.texts("ann") == [OWNERS]
             switched, reply = core.platform.texts("olga")
             assert switched.startswith("small answers in this session")
             assert reply == "hi"

@@ -15,6 +15,7 @@ from hermes.errors import HermesError, UsageError
 from hermes.events import MemoryUpdated
 from hermes.gateway.platform import ChatType
 from hermes.scope import OWNER, Guest
+from hermes.slash.remembering import GROUPS
 from hermes.store.injections import InjectedPart, Injection, keep_injection
 from hermes.store.reviews import keep_remarks
 from tests.cli.filling import fill
@@ -275,7 +276,7 @@ async def test_refused_change_is_reported_in_the_chat_without_delay(tmp_path: Pa
 async def test_a_groups_notes_are_nobodys_to_correct(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         await in_chat(core, "hi", "group")
-        assert "belongs to all of it" in await in_chat(core, "/memory forget 1 --yes", "group")
+        assert GROUPS in await in_chat(core, "/memory forget 1 --yes", "group")
 
 
 async def test_unknown_memory_argument_lists_the_valid_ones(tmp_path: Path) -> None:
@@ -313,7 +314,7 @@ async def test_what_a_person_has_remembered_is_a_note_at_once(tmp_path: Path) ->
 async def test_in_a_group_nobody_notes_by_a_command(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         told = await in_chat(core, "/remember Ann likes tea", kind="group")
-    assert told.startswith("what is noted in a group belongs to all of it")
+    assert told.startswith(GROUPS)
 
 
 async def test_a_search_shows_notes_and_what_was_said(tmp_path: Path) -> None:

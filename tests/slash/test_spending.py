@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.store.usage import NOTHING
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says
 from tests.slash.surfaces import ask, at_terminal, say
@@ -65,7 +66,7 @@ async def test_tokens_counted_by_another_version_are_shown_separately(tmp_path: 
     async with at_terminal(tmp_path) as conversation:
         await say(conversation, "hello")
         session = conversation.session_id
-        assert (await ask(conversation, "/usage")).endswith("No model was asked in this session yet.")
+        assert (await ask(conversation, "/usage")).endswith(NOTHING)
     with sqlite3.connect(tmp_path / "state.db") as file:
         for column in ("input_tokens", "output_tokens"):
             file.execute(f"ALTER TABLE sessions ADD COLUMN {column} INTEGER DEFAULT 0")

@@ -9,10 +9,11 @@ from typing import get_args
 
 import pytest
 
-from hermes.cli.commands import Answered, AtTerminal, run_command
+from hermes.cli.commands import NO_CLIPBOARD, Answered, AtTerminal, run_command
 from hermes.errors import UsageError
-from hermes.slash.acts import BEGINS, NOT_COMPRESSED, NOT_RUNNING
+from hermes.slash.acts import BEGINS, NO_TOOL_CALLED, NOT_COMPRESSED, NOT_RUNNING
 from hermes.slash.context import Surface
+from hermes.slash.models import OWNERS
 from hermes.slash.table import OFFERED, TABLE, Command, complete, find_command
 from tests.gateway.processes import rows
 from tests.llm.loopback import LoopbackServer, says
@@ -34,16 +35,16 @@ BEGINNINGS = {
     "forget": "what shall be forgotten?",
     "model": "No model answers",
     "status": "session ",
-    "unfold": "no tool was called here yet",
+    "unfold": NO_TOOL_CALLED,
     "usage": "1 turn, 0 compressions",
     "edit": "/edit needs a terminal",
     "save": "Saved 2 messages to ",
-    "copy": "no clipboard program is installed here",
+    "copy": NO_CLIPBOARD,
     "help": "/new",
     "quit": "",
 }
 """The beginning of each command's answer after one message."""
-TO_A_GUEST = {"model": "the model is the owner's business"}
+TO_A_GUEST = {"model": OWNERS}
 """The answers for a guest in a chat, where they differ."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes.agent import undo
 from hermes.agent.agent import Agent
 from hermes.cli.commands import run_command
 from hermes.cli.conversation import TerminalConversation, find_live
@@ -16,6 +17,7 @@ from hermes.events import Replied, TurnEvent
 from hermes.llm.events import Completed, Reply
 from hermes.llm.model import ModelRequest
 from hermes.memory.forgetting import Retraction
+from hermes.slash import acts
 from hermes.slash.context import Again
 from tests.gateway.core import Core, Gate, message, request, running_core, talk
 from tests.gateway.processes import rows
@@ -91,7 +93,7 @@ async def test_in_a_group_a_guest_has_their_own_words_alone_answered_anew(tmp_pa
         for count, (author, text) in enumerate([("ann", "stamps"), ("bob", "/retry"), ("ann", "/retry")], 1):
             await core.platform.deliver(message(text, kind="group", author=author))
             await core.platform.until(lambda wanted=count: len(core.platform.sent) == wanted)  # type: ignore[misc]
-        assert "only they or the owner can have it answered anew" in core.platform.sent[1][1]
+        assert acts.SAID_BY_OTHERS in core.platform.sent[1][1]
         assert len(core.model.requests) == 2
 
 
@@ -101,7 +103,7 @@ async def test_in_a_group_a_guest_takes_back_their_own_words_alone(tmp_path: Pat
         for count, (author, text) in enumerate([("ann", "stamps"), ("bob", "figs"), ("ann", "/undo")], 1):
             await core.platform.deliver(message(text, kind="group", author=author))
             await core.platform.until(lambda wanted=count: len(core.platform.sent) == wanted)  # type: ignore[misc]
-        assert "only they or the owner can take it back" in core.platform.sent[-1][1]
+        assert undo.SAID_BY_OTHERS in core.platform.sent[-1][1]
         await core.platform.deliver(message("/undo", kind="group", author="bob"))
         await core.platform.until(lambda: len(core.platform.sent) == 4)
         assert core.platform.sent[-1][1].startswith("Took back the last turn")

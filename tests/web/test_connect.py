@@ -15,6 +15,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from hermes.honcho.web_sign_in import STAYS_HERE
 from hermes.memory.connect_routes import DONE
 from hermes.web.api import TOKEN as TOKEN_HEADER
 from hermes.web.door import STALE
@@ -275,7 +276,7 @@ def test_connecting_saves_the_default_provider_as_the_choice(
     (home / "config.yaml").unlink()
     with serving(home, model) as web, signed(browser, web.take_link()) as page:
         page.goto(f"{web.url}/settings")
-        expect(state(page)).to_contain_text("until then memory stays on this machine")
+        expect(state(page)).to_contain_text(STAYS_HERE)
         with page.context.expect_page():
             page.get_by_role("button", name="Connect", exact=True).click()
         expect(state(page)).to_have_attribute("data-state", "connected")

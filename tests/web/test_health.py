@@ -16,7 +16,7 @@ from hermes.gateway.outbound import OUTBOUND
 from hermes.store.compressions import Failures, record_failure
 from hermes.store.store import Store
 from hermes.types import Draft, Session, ToolCall
-from hermes.web.health import SAYS
+from hermes.web.health import KINDS, SAYS
 from hermes.web.session_timeline import PARTS
 from tests.web.homes import HIDDEN, change, fill, put_aside, write
 from tests.web.looking import find_violations
@@ -79,7 +79,7 @@ def test_dead_letter_is_dropped_after_a_preview_or_retried(page: Page, web: WebP
     assert page.get_by_text("someone else’s, not shown").count() == len(GUESTS)
     assert "of guest is" not in page.content()
     reply, own = (page.locator("li").filter(has_text=text) for text in ("Board 7 is 7 €.", "of own is out of tune"))
-    expect(reply).to_contain_text("a reply to a chat")
+    expect(reply).to_contain_text(KINDS["outbound"])
     expect(reply).to_contain_text("refused on purpose")
     reply.get_by_role("link", name=re.compile("^Drop")).click()
     expect(page.locator("blockquote")).to_have_text("Board 7 is 7 €.")

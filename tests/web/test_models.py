@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hermes.web.model_pages import CHANGED, NO_ANSWER
 from tests.llm.beside import beside
 from tests.llm.loopback import Answer, LoopbackServer, Received, chunk, fails, says
 from tests.web.forms import Visitor, field, problem, visiting
@@ -71,7 +72,7 @@ def sent_keys(server: LoopbackServer, after: int = 0) -> set[str]:
 def test_wrong_url_is_named_and_not_saved(visitor: Visitor) -> None:
     before = config_of(visitor)
     for url, told in (
-        ("http://127.0.0.1:9/v2", "the model does not answer"),
+        ("http://127.0.0.1:9/v2", NO_ANSWER),
         ("ftp://x", "takes"),
         ("no url", "takes"),
     ):
@@ -123,7 +124,7 @@ def test_stale_form_overwrites_no_model(visitor: Visitor, other: Other) -> None:
     form = host_form(visitor, url=other.base_url, name="mine", act="keep")
     visitor.send("/settings/models/host", host_form(visitor, url="http://127.0.0.1:9/v3", name="theirs", act="keep"))
     late = visitor.send("/settings/models/host", form)
-    assert "it was changed since the page was loaded" in problem(late)
+    assert CHANGED in problem(late)
     assert (field(late.text, "name"), field(late.text, "seen:name")) == ("mine", "theirs")
     assert "theirs" in config_of(visitor)
 
@@ -133,7 +134,7 @@ def test_memory_uses_the_model_chosen_for_it(visitor: Visitor, other: Other) -> 
     def send(**form: str) -> str:
         return visitor.send("/settings/models/memory", form).text
 
-    assert "the model does not answer" in problem(send(source="own", url=NOBODY, act="save"))
+    assert NO_ANSWER in problem(send(source="own", url=NOBODY, act="save"))
     assert list(visitor.web.home.rglob("model.json")) == []
     assert "Saved." in send(
         source="own", url=other.base_url, name="small", key="sk-memory-012345", guests="1", act="save"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from hermes.web.routing import NO_PAGE
 from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.holding import hold, meet_people, server_of
 from tests.web.serving import SaidNext, serving
@@ -90,5 +91,5 @@ def test_forbidden_peer_is_refused_with_a_reason(visitor: Visitor, name: str) ->
         visitor.send("/settings/people", {"account": "telegram:5", "name": name, "before": "5"}),
     ):
         assert answer.status_code == 400
-        assert problem(answer) not in ("", "there is no such page")
+        assert problem(answer) not in ("", NO_PAGE)
     assert (visitor.web.home / "honcho.json").read_bytes() == before

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.web.settings_pages import SAYS
+from hermes.memory.registry import NONE_CHOSEN
+from hermes.web.settings_pages import ALONE, SAYS
 from tests.web.forms import Visitor, field, problem, visiting
 from tests.web.serving import SaidNext, serving
 
@@ -118,12 +119,12 @@ def test_change_in_a_terminal_takes_effect_without_a_restart(visitor: Visitor) -
         file.write("memory:\n  provider: none\n")
     page = visitor.get("/settings")
     assert '<option value="none" selected>' in page
-    assert "Nothing is remembered but the built-in notes." in page
+    assert ALONE in page
     assert 'id="connect"' not in page
-    assert "no memory provider is chosen" in visitor.get("/memory")
+    assert NONE_CHOSEN in visitor.get("/memory")
     form = {"table": "hermes", "set:memory.provider": "honcho", "seen:memory.provider": "none"}
     assert SAVED in visitor.send("/settings", form).text
-    assert "no memory provider is chosen" not in visitor.get("/memory")
+    assert NONE_CHOSEN not in visitor.get("/memory")
 
 
 def test_invalid_file_is_named_and_the_previous_settings_stay(visitor: Visitor) -> None:

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hermes.web.health import SAYS
+from hermes.web.news import MEMORY_OFF
 from tests.honcho.misbehaving import Fault, Misbehaving, never
 from tests.memory_server.serving import kill, running, start, start_module, stop
 from tests.web.holding import hold
@@ -151,7 +152,7 @@ def test_rare_word_is_found_without_reading_all_facts(model: SaidNext, tmp_path:
 def test_without_a_memory_provider_notes_and_chats_work(model: SaidNext, browser: Browser, tmp_path: Path) -> None:
     off = {"HERMES_MEMORY_PROVIDER": "none"}
     with serving(tmp_path / "home", model, **off) as web, signed(browser, web.take_link()) as page:
-        expect(page.locator("#sentence")).to_have_text("Memory is off: only the notes are kept.")
+        expect(page.locator("#sentence")).to_have_text(MEMORY_OFF)
         begin(page, web, "Hello.")
         expect(replies(page)).to_have_count(1)
         for path in ("/memory", "/memory/people", "/memory/ask?q=x", "/memory/forget?q=x", "/memory/merge", "/news"):

@@ -38,6 +38,7 @@ PROMPT = (
     "You are a sub-agent. Do the one task you are given, then answer with the result alone. When your tools cannot "
     "help with it, say so at once."
 )
+UNFINISHED = "The sub-agent did not finish"
 MAX_RESULT_CHARS = 16_000
 """Limits the answer that the parent sees."""
 
@@ -59,9 +60,9 @@ def delegate_tool(
                 outcome = await worker.run(task, now=clock.now(), on_event=_show)
         except TimeoutError:
             limit = f"{policy.delegate_deadline:g} s (`agent.delegate_timeout`)"
-            return ToolResult(f"The sub-agent did not finish within {limit}.", ok=False)
+            return ToolResult(f"{UNFINISHED} within {limit}.", ok=False)
         if not outcome.ok:
-            return ToolResult(f"The sub-agent did not finish: {outcome.text}", ok=False)
+            return ToolResult(f"{UNFINISHED}: {outcome.text}", ok=False)
         await on_finished(task, outcome.text)
         text = outcome.text
         return ToolResult(text if len(text) <= MAX_RESULT_CHARS else f"{text[:MAX_RESULT_CHARS]} […]")

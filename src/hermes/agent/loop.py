@@ -81,6 +81,7 @@ async def unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
 STOPPED_RESULT = "[The person stopped the turn before this call had a result.]"
 MAX_QUEUED_PROGRESS_LINES = 100
 """Further progress lines are dropped until the queue is read."""
+COMPRESSED = "The model found the conversation too long; it was compressed, and the request is sent again."
 EMPTY_REPLY = "the model answered with nothing; try again, or try another model"
 CALL_WITHOUT_TOOLS = "the model answered with a tool call, and is offered no tools; try again, or try another model"
 NO_TOOLS = "[There are no tools here. Answer in plain words.]"
@@ -130,9 +131,7 @@ async def converse(
         if _was_too_long(heard) and not shrunk:
             shrunk = await unless_stopped(transcript.shrink(), stop) or False
             if shrunk:
-                yield Notice(
-                    "The model found the conversation too long; it was compressed, and the request is sent again."
-                )
+                yield Notice(COMPRESSED)
                 continue
         if step >= speaker.max_steps:
             heard.end = _require_reply(heard.end, step)

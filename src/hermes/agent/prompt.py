@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from hermes.agent.memory_tool import CORRECTIONS_GUIDE
 from hermes.errors import HomeError
 from hermes.fence import disarm, fence
-from hermes.files import read_file
+from hermes.files import NOT_UTF8, read_file
 from hermes.memory.notes import NotesFile, NotesRead
 from hermes.scope import Group, Scope
 from hermes.store.session_settings import KeptProjectFile
@@ -68,7 +68,7 @@ def read_persona(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        why = getattr(error, "strerror", None) or NOT_UTF8
         raise HomeError(f"cannot read {path}: {why}", hint="Repair the file or move it away") from error
     if len(text) > MAX_SOUL_CHARS:
         length = f"it has {len(text):,} characters, and {MAX_SOUL_CHARS:,} is the limit"

@@ -1,7 +1,8 @@
 """Tools that the model may call, and the policy applied to them.
 
-A new tool is a function in `agent/…_tool.py` that returns a `Tool`, and a line in `builtin_tools`. A tool that reads
-or writes data which outlives the conversation is also listed in `agent.MEMORY_TOOLS`, which incognito turns leave out.
+A new tool is a function in `builtin_tools.py` that returns a `Tool`, and its line in `builtin_tools()`. A tool that
+reads or writes data which outlives the conversation is also listed in `agent.MEMORY_TOOLS`, which incognito turns leave
+out.
 
 Verdicts on tool ability, stored in a file of the home by endpoint and model.
 """

@@ -32,6 +32,7 @@ from hermes.store.last_turns import ConversationTurn
 from hermes.store.turns import TurnRecord
 from hermes.types import Message
 
+SAID_BY_OTHERS = "someone else said some of it: only they or the owner can take it back"
 MAX_UNDO_TURNS = 50
 MAX_QUOTE_CHARS = 60
 """Limits quotes in messages to the person."""
@@ -64,7 +65,7 @@ async def undo(
             return _Found(done=done)
         turns = store.turns.last(tx, agent.session_id, count)
         if not all(may_take_back(message) for turn in turns for message in turn.said):
-            raise UsageError("someone else said some of it: only they or the owner can take it back", hint="")
+            raise UsageError(SAID_BY_OTHERS, hint="")
         return _Found(tuple(turns))
 
     async with LaneDoor(store, agent.session_id, agent.owner, agent.policy.lane, look) as door:

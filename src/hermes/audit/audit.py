@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hermes.audit.bindings import find_bindings, find_history, find_losses
 from hermes.audit.case import COMPRESSION_FILL_SECONDS, Case, SaidMessage, read_case, read_messages, routes_of
 from hermes.audit.crossing import Crossing, find_crossed, find_crossings
-from hermes.audit.damage import Damage, Remark
+from hermes.audit.damage import AuditNotice, Damage
 from hermes.audit.doubles import find_doubles
 from hermes.audit.log import LogAudit
 from hermes.db.engine import Tx
@@ -21,10 +21,10 @@ from hermes.store.health import lend_tables, open_unchanged
 from hermes.store.schema import TableShape, kept_rows, read_shape
 
 MAX_NAMED_MESSAGES = 10
-"""Number of messages that a remark lists one by one."""
+"""Number of messages that a notice lists one by one."""
 
 
-def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Remark]:
+def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[AuditNotice]:
     """Yield messages that compressions missed, except in damaged sessions, which are judged after the repair.
 
     A compression copies the end of a conversation unchanged. A person's message after the first copied one that is not
@@ -49,8 +49,8 @@ def find_unseen(tx: Tx, case: Case, damage: Iterable[Damage]) -> Iterator[Remark
             yield _describe(before, today, left)
 
 
-def _describe(before: str, today: str, message_ids: Sequence[int]) -> Remark:
-    """Return the remark. `today` is the session that continues the conversation, equal to `before` if it was compacted
+def _describe(before: str, today: str, message_ids: Sequence[int]) -> AuditNotice:
+    """Return the notice. `today` is the session that continues the conversation, equal to `before` if it was compacted
     in place."""
     numbers = ", ".join(map(str, message_ids[:MAX_NAMED_MESSAGES])) + (
         ", …" if len(message_ids) > MAX_NAMED_MESSAGES else ""
@@ -58,7 +58,7 @@ def _describe(before: str, today: str, message_ids: Sequence[int]) -> Remark:
     moved = f"moved it on to {today}, or later" if today != before else "was at work"
     detail = f"what a person said in {before} while a compression {moved}, is not seen by the model: message {numbers}"
     fix = f"Say it again if it matters; `hermes sessions show {before}` shows it"
-    return Remark("left-behind", tuple(dict.fromkeys((before, today))), detail, fix)
+    return AuditNotice("left-behind", tuple(dict.fromkeys((before, today))), detail, fix)
 
 
 def _missing(own: Sequence[SaidMessage], new: Sequence[SaidMessage], born: float) -> list[int]:
@@ -105,10 +105,10 @@ def _compacted(tx: Tx, shape: TableShape) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoreAudit:
-    """The result of an audit: damage that can be repaired, and remarks."""
+    """The result of an audit: damage that can be repaired, and notices."""
 
     damage: tuple[Damage, ...] = ()
-    remarks: tuple[Remark, ...] = ()
+    notices: tuple[AuditNotice, ...] = ()
 
 
 def audit_store(home: Home, log: LogAudit, *, lock_timeout: float) -> StoreAudit:
@@ -120,11 +120,11 @@ def audit_store(home: Home, log: LogAudit, *, lock_timeout: float) -> StoreAudit
         lend_tables(tx)
         case = read_case(tx, home.old_routes_file)
         found = find_damage(tx, case, find_crossings(log.operations))
-        remarks = [*find_losses(case), *find_unseen(tx, case, found)]
+        notices = [*find_losses(case), *find_unseen(tx, case, found)]
         reported = {session for damage in found for session in damage.sessions}
-        reported |= {session for remark in remarks for session in remark.sessions}
-        remarks += [*_find_differing(tx, home), *find_history(case, reported)]
-        return StoreAudit(tuple(found), tuple(remarks))
+        reported |= {session for notice in notices for session in notice.sessions}
+        notices += [*_find_differing(tx, home), *find_history(case, reported)]
+        return StoreAudit(tuple(found), tuple(notices))
 
 
 def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damage]:
@@ -136,9 +136,9 @@ def find_damage(tx: Tx, case: Case, crossings: Iterable[Crossing]) -> list[Damag
     ]
 
 
-def _find_differing(tx: Tx, home: Home) -> Iterator[Remark]:
+def _find_differing(tx: Tx, home: Home) -> Iterator[AuditNotice]:
     """Yield keys that lead to one session here and to another in another version."""
     for key, (ours, theirs) in sorted(routes_of(tx, home.old_routes_file).differing(tx).items()):
         detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
         fix = "What was bound last counts here; say something in that chat with the one that you mean to use"
-        yield Remark("routes-differ", (ours, theirs), detail, fix)
+        yield AuditNotice("routes-differ", (ours, theirs), detail, fix)

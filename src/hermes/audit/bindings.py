@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from hermes.audit.case import MAX_ROTATION_SECONDS, UNKEYED, Case, is_open, may_reopen
-from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, Bind, Damage, End, Remark, Reopen, RepairStep
+from hermes.audit.damage import ORPHANED, ROTATED, SUPERSEDED, AuditNotice, Bind, Damage, End, Reopen, RepairStep
 from hermes.types import Session
 
 
@@ -21,7 +21,7 @@ def find_bindings(case: Case) -> list[Damage]:
     return found
 
 
-def find_history(case: Case, reported: Set[str]) -> Iterator[Remark]:
+def find_history(case: Case, reported: Set[str]) -> Iterator[AuditNotice]:
     """Yield keys whose conversation changed its id but is complete, without sessions that have another finding
     (`reported`)."""
     for key, bound in sorted(case.routes.items()):
@@ -30,10 +30,10 @@ def find_history(case: Case, reported: Set[str]) -> Iterator[Remark]:
             if reported.isdisjoint(member.id for member in family):
                 first = family[0].id
                 detail = f"an older version changed the id of {key} from {first} to {bound}; it is whole"
-                yield Remark("route-to-child", (first, bound), detail)
+                yield AuditNotice("route-to-child", (first, bound), detail)
 
 
-def find_losses(case: Case) -> Iterator[Remark]:
+def find_losses(case: Case) -> Iterator[AuditNotice]:
     """Yield keys with a session that began anew because a compression of the previous session was cut off."""
     left: dict[str, Session] = {}
     touched = (s for s in case.sessions.values() if s.end_reason == ROTATED or s.parent_session_id is not None)
@@ -49,7 +49,7 @@ def find_losses(case: Case) -> Iterator[Remark]:
                 "before is not seen there"
             )
             fix = f"It is all there: `hermes sessions show {before.id}`"
-            yield Remark("began-anew", (before.id, today.id), detail, fix)
+            yield AuditNotice("began-anew", (before.id, today.id), detail, fix)
 
 
 def _is_left_behind(case: Case, session: Session) -> bool:

@@ -124,7 +124,7 @@ def _undo(tx: Tx, shape: TableShape, crossing: Crossing) -> Damage | None:
 def _foreign_rows(
     tx: Tx, shape: TableShape, session_id: str, origin_id: str, window: tuple[float, float]
 ) -> list[ForeignMessage]:
-    """Return messages from another session in a window of time, in order."""
+    """Return the messages of a session, within `window`, that are copies from `origin_id` or summaries, in order."""
     live = live_rows(shape)
     rows = tx.execute(
         f"""

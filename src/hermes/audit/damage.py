@@ -1,4 +1,4 @@
-"""Damage: a fault in conversations, described in one sentence, with the steps of its repair; and remarks."""
+"""Damage: a fault in conversations, described in one sentence, with the steps of its repair; and notices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Code = Literal["route-to-child", "orphan-child", "two-live", "double-summary", "double-rows", "cross-session"]
-RemarkCode = Literal["route-to-child", "began-anew", "left-behind", "routes-differ"]
+NoticeCode = Literal["route-to-child", "began-anew", "left-behind", "routes-differ"]
 
 SUPERSEDED = "superseded"
 ORPHANED = "orphaned_compression"
@@ -85,10 +85,10 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class AuditNotice:
     """A finding without a repair, in one sentence. `fix` is what a person can do; empty if nothing is wrong."""
 
-    code: RemarkCode
+    code: NoticeCode
     sessions: tuple[str, ...]
     detail: str
     fix: str = ""

@@ -36,6 +36,8 @@ from hermes.slash.context import Again, Say
 from hermes.slash.models import choose_model
 from hermes.store.held_lease import WAITING
 
+TWO_SESSIONS = "-c and -s name two sessions"
+NO_SESSION = "there is no terminal session to resume yet"
 INTERRUPTED_EXIT_CODE = 130
 
 
@@ -99,7 +101,7 @@ def chat(
     """Talk to the agent. Input from a pipe is a conversation: each line is a message, each reply a line. With -q, piped
     text is added to the question."""
     if session is not None and latest:
-        raise UsageError("-c and -s name two sessions", hint="Give one of them")
+        raise UsageError(TWO_SESSIONS, hint="Give one of them")
     try:
         app = load_app(ctx)
         typed: list[str] = []
@@ -179,7 +181,7 @@ async def _resume_requested(conversation: TerminalConversation, session: str | N
         listed = await store.read(lambda tx: store.sessions.recent(tx, limit=1, source=TERMINAL))
         if not listed:
             hint = "`-s ID` resumes one of another kind; `hermes sessions list` shows them"
-            raise NotFoundError("there is no terminal session to resume yet", hint=hint)
+            raise NotFoundError(NO_SESSION, hint=hint)
         await conversation.resume(listed[0].session)
 
 

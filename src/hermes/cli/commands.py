@@ -36,6 +36,7 @@ MAX_BYTES = 1_000_000
 """Longer texts are refused."""
 MAX_SEQUENCE_CHARS = 100_000
 """Longest OSC 52 sequence that common terminals accept, in characters."""
+NO_CLIPBOARD = "no clipboard program is installed here"
 COPY_TIMEOUT_SECONDS = 3.0
 """Time limit for a clipboard program."""
 
@@ -52,7 +53,7 @@ async def copy_text(text: str, env: Mapping[str, str] = os.environ) -> str:
         return f"is in the clipboard ({taken})"
     if asked:
         return "was sent to the terminal's clipboard (OSC 52; some terminals ignore it)"
-    raise UsageError("no clipboard program is installed here", hint="Use `/save FILE` instead")
+    raise UsageError(NO_CLIPBOARD, hint="Use `/save FILE` instead")
 
 
 def _ask_terminal(data: bytes, env: Mapping[str, str]) -> bool:
@@ -92,6 +93,7 @@ def _programs(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
         yield ("xsel", "--clipboard", "--input")
 
 
+NO_SESSIONS = "there are no sessions yet"
 ECHO_COLUMNS = 60
 """Width of the repeated question."""
 LISTED_COUNT, OFFERED_COUNT = 10, 300
@@ -177,7 +179,7 @@ class AtTerminal(Struct):
             raise missing_session_error()
         listed = await self._recent(OFFERED_COUNT)
         if not listed:
-            raise UsageError("there are no sessions yet", hint="Your first message starts one")
+            raise UsageError(NO_SESSIONS, hint="Your first message starts one")
         return await self.front.pick(listed)
 
     async def edit(self, text: str) -> str | None:

@@ -35,6 +35,7 @@ MAX_OFFERED = 9
 """Number of models offered; `hermes model` lists all."""
 
 
+SENT_AS_MESSAGE = "That is not yes or no, so it is sent as a message; the next start asks again."
 NAME_QUESTION = "What is your name? (Enter skips)"
 MAX_NAME_CHARS, MAX_NAME_WORDS = 60, 4
 """Longer answers, and sentences, are not names: they are sent as messages."""
@@ -167,7 +168,7 @@ def _ask_for_memory(app: App, place: Place) -> list[str]:
     TerminalDialog().say(MAY_MEMORY.format(found.name or "its first model", said))
     agreed = confirm_or_text("May memory use it?")
     if isinstance(agreed, str):
-        TerminalDialog().say("That is not yes or no, so it is sent as a message; the next start asks again.\n")
+        TerminalDialog().say(f"{SENT_AS_MESSAGE}\n")
         return [agreed]
     models.write_settings(place, found if agreed else replace(found, source="off", url="", name="", key=""))
     TerminalDialog().say("`hermes memory model` shows it and changes it.\n")

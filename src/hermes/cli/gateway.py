@@ -25,6 +25,7 @@ from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_
 from hermes.config_file import load_shared_env, read_entries, write_setting
 from hermes.db.engine import Tx
 from hermes.db.leases import describe_owner
+from hermes.db.queue import FAILED
 from hermes.embedded.connect import keeping
 from hermes.embedded.rendezvous import find_place
 from hermes.errors import HermesError, UsageError
@@ -40,12 +41,10 @@ from hermes.store.people import KnownPerson, describe_unmarked, mark, meet_all, 
 from hermes.store.store import Store
 from hermes.types import Json
 
-MEANINGS = {"telegram": "a bot, one token", "discord": "a bot, one token", "slack": "an app, two tokens"}
-
 
 def set_up_platform(
     ctx: typer.Context,
-    platform: Annotated[str | None, typer.Argument(help="telegram, discord or slack; asked for if omitted.")] = None,
+    platform: Annotated[str | None, typer.Argument(help=f"{', '.join(SET_UPS)}; asked for if omitted.")] = None,
 ) -> None:
     """Set up Telegram, Discord or Slack: explains where to get the tokens, tests them, and lists missing
     permissions."""
@@ -57,7 +56,8 @@ def set_up_platform(
             f"`hermes config set {setting.key}`" for setting, _ in SET_UPS[platform or "discord"].tokens
         )
         raise UsageError("setup needs a terminal for its questions", hint=f"Without one: {keys}")
-    name = platform or dialog.choose("Which platform?", MEANINGS, next(iter(MEANINGS)))
+    options = {name: one.summary for name, one in SET_UPS.items()}
+    name = platform or dialog.choose("Which platform?", options, next(iter(options)))
     chosen = SET_UPS[name]
     dialog.say(chosen.steps)
     tokens = _ask_tokens(app, dialog, chosen)
@@ -118,6 +118,8 @@ def _hide(line: str, tokens: list[str]) -> str:
 app = typer.Typer(
     help="Run the gateway, show its status, and decide who may talk.", no_args_is_help=True, rich_markup_mode=None
 )
+NOBODY_YET = "nobody has written or been let in yet"
+UNKNOWN_ID = "nobody with this id has written yet"
 STOP_TIMEOUT_SECONDS = 60.0
 
 
@@ -194,7 +196,7 @@ def show_status(ctx: typer.Context, json: AsJson = False) -> int:
             detail = printable(one_line(part["detail"], 500))
             say(f"  {part['part']}: {part['state']} {detail} (since {show_time(part['since'])})")
         for name, stats in found["queues"].items():
-            say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} dead")
+            say(f"  {name}: {stats['waiting']} waiting (oldest {stats['oldest_age']:.0f} s), {stats['dead']} {FAILED}")
         for one in found["people"]:
             say(f"  {' '.join(filter(None, (one['who'], _shown(one['name']))))}: {one['role']}")
     return 0 if found["running"] else 1
@@ -305,7 +307,7 @@ def show_people(
     if json:
         print_json([_as_json(host, one) for one in known])
     elif not known:
-        note("nobody has written or been let in yet")
+        note(NOBODY_YET)
     else:
         rows = [(f"{one.platform}:{one.user_id}", _shown(one.name), _role(one)) for one in known]
         print_table(("who", "name", "is"), rows)
@@ -317,7 +319,7 @@ def _mark(host: App, who: str, *, is_owner: bool) -> None:
         raise UsageError(f"'{who}' is not a person on a chat platform", hint="Give PLATFORM:ID, such as telegram:12345")
     now = host.clock.now()
     marked = write_store(host, lambda _, tx: mark(tx, platform, user, is_owner=is_owner, now=now))
-    unknown = "" if marked.name else "; nobody with this id has written yet"
+    unknown = "" if marked.name else f"; {UNKNOWN_ID}"
     note(f"{who} is {'the owner' if is_owner else 'a guest'} now{unknown}")
 
 

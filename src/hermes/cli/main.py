@@ -19,6 +19,7 @@ from hermes.cli.output import note, print_error, say
 from hermes.cli.own_name import TYPED, read_command_line
 from hermes.errors import HermesError
 
+OUTPUT_CLOSED = "standard output is closed"
 INTERRUPTED_EXIT_CODE = 130
 DEFECT_EXIT_CODE = 70
 
@@ -190,7 +191,7 @@ def run(arguments: list[str]) -> int:
     _open_missing_streams()
     _tolerate_any_text()
     if lost_output:
-        note("hermes: standard output is closed")
+        note(f"hermes: {OUTPUT_CLOSED}")
         return 1
     try:
         arguments = _as_help(arguments or ["--help"])

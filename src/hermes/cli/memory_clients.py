@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the server is loaded by the command that needs it: its data
     from hermes.memory_server.db.database import Record, Tx
 
 T = TypeVar("T")
+NO_REQUEST = "no request to sign in waits"
 MICROS_PER_SECOND = 1_000_000
 app = typer.Typer(help="Programs that may sign in to the memory server.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -141,7 +142,7 @@ def _approve(tx: Tx, request: str, at: int) -> tuple[Record, str]:
     wanted = [one for one in waiting if request.upper() in ("", sign_ins.label_of(one))]
     if not wanted:
         raise UsageError(
-            f"no request {request} waits" if request else "no request to sign in waits",
+            f"no request {request} waits" if request else NO_REQUEST,
             hint="A program asks first; requests wait for ten minutes" + _listed(waiting),
         )
     if len(wanted) > 1:

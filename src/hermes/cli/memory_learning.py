@@ -33,7 +33,7 @@ from hermes.memory.active import ActiveProvider
 from hermes.memory.backfill import Backfill, BackfillProgress, Earlier
 from hermes.memory.deliveries import Deliveries
 from hermes.memory.provider import Dialog
-from hermes.memory.registry import NONE
+from hermes.memory.registry import NONE, NONE_CHOSEN
 from hermes.settings import PROVIDER
 from hermes.store.store import Store
 from hermes.store.synced import is_any_synced
@@ -42,6 +42,7 @@ from hermes.types import Json
 if TYPE_CHECKING:
     from hermes.transfer.remote import Remote
 
+NO_DREAM = "No dream has changed anything."
 LISTED_COUNT = 20
 
 
@@ -69,7 +70,7 @@ def dreams(
         for line in [f"drew: {text}" for text in one["added"]] + [f"retired: {text}" for text in one["retired"]]:
             say(printable(f"  {line}"))
     if not found:
-        note("No dream has changed anything.")
+        note(NO_DREAM)
 
 
 async def _read(place: Place, undo: str | None) -> list[Mapping[str, Any]]:
@@ -181,7 +182,7 @@ def backfill(
     run resumes. Exits with 1 while messages remain that the provider does not accept."""
     found = load_app(ctx)
     if found.settings.get(PROVIDER) == NONE:
-        raise UsageError("no memory provider is chosen", hint="`hermes memory setup` chooses one")
+        raise UsageError(NONE_CHOSEN, hint="`hermes memory setup` chooses one")
     if dry_run:
         counted = _count(with_store(found, lambda store: _look(found, store)))
         _print({"dry_run": True, **_numbers(counted)}, f"To be taken in: {_describe_count(counted)}.", json)

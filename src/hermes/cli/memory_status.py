@@ -17,6 +17,7 @@ from hermes.cli.output import one_line, print_json, printable, say, show_time
 from hermes.cli.plugin_console import TerminalConsole, open_plugin
 from hermes.cli.start import AsJson, load_app, with_store
 from hermes.config_file import write_setting
+from hermes.db.queue import FAILED
 from hermes.errors import ProviderError, UsageError
 from hermes.memory.plugin_host import guarded
 from hermes.memory.registry import NONE, provider_names
@@ -61,7 +62,7 @@ def _print(shown: dict[str, Json]) -> None:
 
 
 def _line(outbox: dict[str, Json]) -> str:
-    parts = [f"{outbox['waiting']} waiting", f"{outbox['put_aside']} put aside"]
+    parts = [f"{outbox['waiting']} waiting", f"{outbox['put_aside']} {FAILED}"]
     if outbox["waiting"]:
         parts.append(f"the oldest for {outbox['oldest_seconds']:.0f} s")
     if outbox["last_success"] is not None:

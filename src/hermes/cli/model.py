@@ -41,6 +41,7 @@ WAYS_TO_GET_A_MODEL = (
 """Ways to get a model."""
 MAX_LISTED = 40
 """Number of an endpoint's models that are listed."""
+HOW_TO_CHOOSE = "`hermes model NAME` chooses one."
 HOW_TO_SEE = "`hermes model` lists the models"
 
 
@@ -148,7 +149,7 @@ def _print_listed(offer: ModelOffer, listed: Sequence[ListedModel]) -> None:
     if len(listed) > MAX_LISTED:
         say(f"  … and {len(listed) - MAX_LISTED} more, which --json lists")
     if len(listed) > 1:
-        say(advise("`hermes model NAME` chooses one."))
+        say(advise(HOW_TO_CHOOSE))
 
 
 def _let_choose(app: App, offer: ModelOffer, listed: Sequence[ListedModel]) -> None:

@@ -20,11 +20,12 @@ from hermes.cli.output import note, print_json, print_table, show_time
 from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
 from hermes.db.engine import Tx
 from hermes.db.leases import new_owner
-from hermes.db.queue import ItemState
+from hermes.db.queue import FAILED, ItemState
 from hermes.db.queue_items import items, queues, stats
 from hermes.errors import UsageError
 from hermes.memory.deliveries import Deliveries, Left
 from hermes.memory.outbox import queue_name
+from hermes.memory.registry import NONE_CHOSEN
 from hermes.owner.waiting import drop_entries, retry_entries
 from hermes.store.held_lease import kept, take, wanted_lease
 from hermes.store.store import Store
@@ -35,6 +36,8 @@ LEASE = "memory-deliverer"
 LEASE_SECONDS = 90.0
 MAX_LANES = 4
 STATES: tuple[ItemState, ...] = ("waiting", "dead")
+PUT_ASIDE = "put aside"
+"""The name of `dead` in JSON, which scripts read."""
 DETACHED_PROCESS_CODE = 0x00000008
 """Windows' DETACHED_PROCESS flag: no console."""
 POLL_SECONDS = 0.5
@@ -72,9 +75,16 @@ def list_entries(
         print_json(found)
         return
     for provider in found:
-        note(f"{provider['provider']}: {provider['waiting']} waiting, {provider['dead']} put aside")
+        note(f"{provider['provider']}: {provider['waiting']} waiting, {provider['dead']} {FAILED}")
     rows = [
-        (entry["id"], entry["provider"], entry["state"], entry["kind"], show_time(entry["at"]), entry["reason"] or "")
+        (
+            entry["id"],
+            entry["provider"],
+            _state(entry["state"]),
+            entry["kind"],
+            show_time(entry["at"]),
+            entry["reason"] or "",
+        )
         for provider in found
         for entry in provider["entries"]
     ]
@@ -82,6 +92,10 @@ def list_entries(
         print_table(["id", "provider", "state", "kind", "since", "reason"], [tuple(map(str, row)) for row in rows])
     elif not found:
         note("The outbox is empty.")
+
+
+def _state(state: str) -> str:
+    return FAILED if state == PUT_ASIDE else state
 
 
 def _listed(store: Store, tx: Tx, limit: int) -> list[dict[str, Json]]:
@@ -95,7 +109,7 @@ def _listed(store: Store, tx: Tx, limit: int) -> list[dict[str, Json]]:
                 {
                     "id": item.id,
                     "provider": provider,
-                    "state": "put aside" if item.state == "dead" else item.state,
+                    "state": PUT_ASIDE if item.state == "dead" else item.state,
                     "kind": item.payload["kind"],
                     "session_id": item.session_id,
                     "at": item.created_at,
@@ -139,7 +153,7 @@ async def _deliver(found: App, store: Store, unless_running: bool) -> int:
     owner = new_owner()
     provider = open_provider(found, store)
     if provider is None:
-        raise UsageError("no memory provider is chosen", hint="`hermes config set memory.provider NAME` chooses one")
+        raise UsageError(NONE_CHOSEN, hint="`hermes config set memory.provider NAME` chooses one")
     async with one_per_home(store, owner) as ours:
         if not ours and unless_running:
             note("Another process is delivering already.")

@@ -26,6 +26,7 @@ from hermes.store.inbox import running_gateway
 app = typer.Typer(help="List, create, show and delete profiles. Each is a separate home.", rich_markup_mode=None)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The profile; `default` is the default home.")]
+NOT_DELETABLE = "the default home is not a profile and cannot be deleted here"
 PROFILE_LOCK_TIMEOUT_SECONDS = 5.0
 
 
@@ -100,7 +101,7 @@ def delete_profile(
     """Delete a profile and everything in its home. Shows first what is deleted and what stays."""
     home = Home.find_existing(os.environ, name)
     if home.profile is None:
-        raise UsageError("the default home is not a profile and cannot be deleted here", hint=f"It is {home.path}")
+        raise UsageError(NOT_DELETABLE, hint=f"It is {home.path}")
     if home.path == Home.find(os.environ).path:
         raise UsageError(f"HERMES_HOME names the profile '{name}'", hint="Unset it, so that another home is in use")
     held = _look(home)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.cli.output import note, printable
 from hermes.errors import HomeError
-from hermes.files import locked, read_file, replace_file
+from hermes.files import NOT_UTF8, locked, read_file, replace_file
 from hermes.home import Home
 from hermes.types import Json
 
@@ -65,7 +65,7 @@ def find_project_file(directory: Path) -> ProjectFile | None:
     except OSError as error:
         raise _unusable(path, error.strerror or "it cannot be read") from error
     except UnicodeDecodeError as error:
-        raise _unusable(path, "it is not UTF-8 text") from error
+        raise _unusable(path, NOT_UTF8) from error
     if len(text) > MAX_CHARS:
         raise _unusable(path, f"it has more than {MAX_CHARS:,} characters")
     return ProjectFile(folder / NAME, text) if text.strip() else None

@@ -36,6 +36,7 @@ from hermes.store.store import Store
 from hermes.store.usage import SessionUsage, describe_length, describe_usage, read_usage
 from hermes.types import Compression, Json, LiveView, Message, Session
 
+FORGETS_LATER = "Memory forgets it once it can be reached; `hermes memory outbox list` shows open requests."
 FORGET_TIMEOUT_SECONDS = 10.0
 """Time limit for telling memory to forget; a background process does the rest."""
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="An id, the start of an id, or a title.")]
@@ -99,7 +100,7 @@ def _deliver_deletion(host: App, asked: Sequence[str]) -> None:
             note(f"{provider} is not the chosen memory provider: it forgets this when it is chosen again.")
     if not all_synced:
         start_deliverer(host)
-        note("Memory forgets it once it can be reached; `hermes memory outbox list` shows open requests.")
+        note(FORGETS_LATER)
 
 
 def session_usage(ctx: typer.Context, name: SessionArgument, json: AsJson = False) -> None:

@@ -13,6 +13,7 @@ from hermes.cli.project_file import NAME, ProjectFile, State, TrustAnswer, Trust
 from hermes.cli.start import AsJson, find_home
 from hermes.errors import NotFoundError
 
+NONE_TRUSTED = "no directory is trusted yet"
 OPTIONS = {
     "no": "continue without it",
     "yes": "trust it as it is now; you will be asked again when it changes",
@@ -39,7 +40,7 @@ def trust(
         for name in known:
             say(printable(name))
         if not known:
-            note("no directory is trusted yet")
+            note(NONE_TRUSTED)
         return
     if remove:
         was = trusted.drop(directory)

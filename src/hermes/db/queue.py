@@ -137,6 +137,8 @@ LOST = "ALTER TABLE hermes_queue ADD COLUMN lost INTEGER NOT NULL DEFAULT 0"
 """A later migration: number of consecutive times that the owner of an item vanished."""
 
 ItemState = Literal["waiting", "done", "dead"]
+FAILED = "failed for good"
+"""The wording of `dead` for people."""
 
 
 class Item(Struct, frozen=True):

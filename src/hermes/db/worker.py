@@ -109,7 +109,7 @@ class QueueWorker:
         work: Work,
         *,
         owner: str,
-        terms: WorkerOptions,
+        options: WorkerOptions,
         chance: Callable[[], float],
         wake: asyncio.Event,
         on_trouble: Callable[[StoreError], None] = log_trouble,
@@ -123,7 +123,7 @@ class QueueWorker:
         self._name = name
         self._work = work
         self._owner = owner
-        self._terms = terms
+        self._options = options
         self._chance = chance
         self._running: dict[asyncio.Task[None], str] = {}
         """Running tasks, with their lanes."""
@@ -148,11 +148,11 @@ class QueueWorker:
             log.error("%s: lanes of processes that ended could not be freed: %s", self._name, error.line())
         while True:
             self.wake.clear()
-            room = self._terms.at_once - len(self._running)
+            room = self._options.at_once - len(self._running)
             has_room = await self._begin_due() < room
             waking = asyncio.create_task(self.wake.wait())
             try:
-                await self._wait(self._clock.now() + self._terms.poll, waking)
+                await self._wait(self._clock.now() + self._options.poll, waking)
             finally:
                 waking.cancel()
             if has_room:
@@ -166,7 +166,7 @@ class QueueWorker:
         """
         while (now := self._clock.now()) < until:
             ours = [task for task, name in self._running.items() if name == lane]
-            if ours or len(self._running) >= self._terms.at_once:
+            if ours or len(self._running) >= self._options.at_once:
                 await self._wait(until, *(ours or self._running))
             elif self._paused_until > now:
                 await self._wait(min(until, self._paused_until))
@@ -218,7 +218,7 @@ class QueueWorker:
         isolation = self._isolation
         async with isolation.taking:
             self._look_at_clock()
-            room, now = self._terms.at_once - len(self._running), self._clock.now()
+            room, now = self._options.at_once - len(self._running), self._clock.now()
             if (room <= 0 and isolation.alone is None) or self._paused_until > now:
                 return 0
             if lane is None and not isolation.admits(self._name, now):  # a named lane belongs to a turn that runs
@@ -253,7 +253,7 @@ class QueueWorker:
         now, isolation = self._clock.now(), self._isolation
         if self._is_set_back:
             heed_clock(tx, self._name, now=now)
-        queue.renew_expired(tx, self._held, ttl=self._terms.ttl, now=now)
+        queue.renew_expired(tx, self._held, ttl=self._options.ttl, now=now)
         if lane is None and isolation.alone is not None:  # it is ours, and others have waited long enough
             queue.count_alone(tx, isolation.alone, alone=False)
         taken: list[Claim] = []
@@ -275,12 +275,12 @@ class QueueWorker:
         return Taken(taken, is_alone, suspects[0].lane if suspects else None)
 
     def _claim(self, tx: Tx, lane: str | None, now: float) -> Claim | None:
-        ttl, limit, pause = self._terms.ttl, self._terms.batch, self._pause_after
+        ttl, limit, pause = self._options.ttl, self._options.batch, self._pause_after
         return queue.claim(tx, self._name, self._owner, ttl=ttl, now=now, limit=limit, lane=lane, lost_pause=pause)
 
     def _is_suspect(self, claimed: Claim) -> bool:
         head = claimed.items[0]
-        return not self._terms.keeps_lost and head.lost >= MIN_SUSPECT_CRASHES and head.crashes < MAX_CRASHES
+        return not self._options.keeps_lost and head.lost >= MIN_SUSPECT_CRASHES and head.crashes < MAX_CRASHES
 
     def _ended(self, claimed: Claim, task: asyncio.Task[None]) -> None:
         del self._running[task]
@@ -352,7 +352,7 @@ class QueueWorker:
 
     async def _keep(self, claimed: Claim) -> None:
         """Renew a lane while it is handled, so that a slow handler does not lose it and its items run twice."""
-        ttl = self._terms.ttl
+        ttl = self._options.ttl
         while True:
             await self._clock.sleep(ttl / 3)
             try:
@@ -367,7 +367,7 @@ class QueueWorker:
         return self._clock.now() + self._pause_after(claimed.items[0].attempts)
 
     def _pause_after(self, attempts: int) -> float:
-        return backoff(attempts, self._chance, base=1.0, cap=self._terms.longest_wait)
+        return backoff(attempts, self._chance, base=1.0, cap=self._options.longest_wait)
 
     async def _wait(self, until: float, *others: asyncio.Future[Any]) -> None:
         """Wait until then, or until one of the futures is done."""

@@ -30,9 +30,9 @@ from hermes.gateway.agent_cache import AgentCache, Person
 from hermes.gateway.inbox import INBOX, Inbox, Received
 from hermes.gateway.inbox_record import Ledger, TurnEnding, recall_ending
 from hermes.gateway.lanes import MAX_MESSAGES_PER_TURN, InboxTurns, Lanes
+from hermes.gateway.notices import NoticeOptions, StoreWatch
 from hermes.gateway.outbound import OUTBOUND, OutboundWork
 from hermes.gateway.platform import Chat, Inbound, Intake, Moved, Platform
-from hermes.gateway.remarks import RemarkOptions, StoreWatch
 from hermes.memory.deliveries import Deliveries
 from hermes.scope import Scope
 from hermes.store import inbox as inbox_rows
@@ -44,6 +44,7 @@ from hermes.types import Session
 
 log = logging.getLogger("hermes.gateway")
 
+ALREADY_RUNS = "a gateway is already running for this home"
 GATEWAY_LEASE_SECONDS = 15.0
 DEFAULT_DRAIN_SECONDS = 20.0
 PLATFORM_RESTART_SECONDS = 5.0
@@ -68,7 +69,7 @@ class GatewayOptions(Struct, frozen=True):
     at_once: int = 64
     drain: float = DEFAULT_DRAIN_SECONDS
     people: People = field(default_factory=People)
-    remarks: RemarkOptions = field(default_factory=RemarkOptions)
+    notices: NoticeOptions = field(default_factory=NoticeOptions)
 
 
 class Gateway:
@@ -76,11 +77,11 @@ class Gateway:
     message."""
 
     def __init__(
-        self, store: Store, agents: AgentCache, terms: GatewayOptions, deliveries: Deliveries | None = None
+        self, store: Store, agents: AgentCache, options: GatewayOptions, deliveries: Deliveries | None = None
     ) -> None:
         self._store = store
         self._agents = agents
-        self._terms = terms
+        self._options = options
         self._deliveries = deliveries
         self._owner = new_owner()
         self._wake, self._wake_delivery = asyncio.Event(), asyncio.Event()
@@ -90,19 +91,19 @@ class Gateway:
         """True during the shutdown: new messages are refused."""
         self._platforms: dict[str, Platform] = {}
         self._watch = StoreWatch(store, self._fail_open_requests)
-        access = Access(terms.allow, terms.agents, secrets.choice)
-        chats = Chats(store, terms.agent_name, terms.people)
+        access = Access(options.allow, options.agents, secrets.choice)
+        chats = Chats(store, options.agent_name, options.people)
         self._inbox = Inbox(store, chats, access, stop=self._stop_turn, wake=self._wake)
         ledger = Ledger(store, self._platforms, self._wake_delivery)
-        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._publish, terms.remarks)
-        self._lanes = Lanes(store, self._inbox, agents, ledger, turns, terms.agent_replies)
+        turns = InboxTurns(ledger, self._platforms, self._lock_of, self._publish, options.notices)
+        self._lanes = Lanes(store, self._inbox, agents, ledger, turns, options.agent_replies)
         self._isolation = Isolation() if deliveries is None else deliveries.isolation
-        side_by_side = WorkerOptions(batch=MAX_MESSAGES_PER_TURN, at_once=terms.at_once)
+        side_by_side = WorkerOptions(batch=MAX_MESSAGES_PER_TURN, at_once=options.at_once)
         self._answering = self._worker(INBOX, self._lanes, side_by_side, self._wake)
         sending = OutboundWork(store.clock, self._platforms, self._lock_of, random.random)
-        self._delivery = self._worker(OUTBOUND, sending, outbound.TERMS, self._wake_delivery)
+        self._delivery = self._worker(OUTBOUND, sending, outbound.OPTIONS, self._wake_delivery)
 
-    def _worker(self, name: str, work: Work, terms: WorkerOptions, wake: asyncio.Event) -> QueueWorker:
+    def _worker(self, name: str, work: Work, options: WorkerOptions, wake: asyncio.Event) -> QueueWorker:
         store, owner = self._store, self._owner
         return QueueWorker(
             store,
@@ -110,7 +111,7 @@ class Gateway:
             name,
             work,
             owner=owner,
-            terms=terms,
+            options=options,
             chance=random.random,
             wake=wake,
             on_trouble=self._watch.hear,
@@ -206,7 +207,7 @@ class Gateway:
 
         @asynccontextmanager
         async def use(session: Session) -> AsyncIterator[Agent]:
-            scope = await self._store.read(lambda tx: self._terms.people.scope_of(tx, session))
+            scope = await self._store.read(lambda tx: self._options.people.scope_of(tx, session))
             async with self._agents.use(session, session.session_key or "", scope, Person(session.user_id)) as agent:
                 yield agent
 
@@ -241,20 +242,20 @@ class Gateway:
         for task in (*intakes, answering):
             task.cancel()
         await asyncio.wait({answering})
-        await self._answering.drain(self._terms.drain)
+        await self._answering.drain(self._options.drain)
         self._publish(list(self._listeners), Failed("", "ending", "the gateway is shutting down; the message is kept"))
         if intakes:
             await asyncio.wait(intakes)
         delivering.cancel()
         await asyncio.wait({delivering})
-        await self._delivery.finish(self._terms.drain / 2)
+        await self._delivery.finish(self._options.drain / 2)
         await self._delivery.drain(0.0)
         for task in workers:
             task.cancel()
         await asyncio.wait(set(workers))
         await self._agents.close()
         if self._deliveries is not None:
-            await self._deliveries.finish(self._terms.drain / 2)
+            await self._deliveries.finish(self._options.drain / 2)
             await self._deliveries.provider.close()
         try:
             await self._store.write(lambda tx: let_go(tx, lease))
@@ -264,7 +265,7 @@ class Gateway:
     def _acquire_lease(self, tx: Tx) -> Lease:
         lease = leases.acquire(tx, LEASE, self._owner, ttl=GATEWAY_LEASE_SECONDS, now=self._store.clock.now())
         if lease is None:
-            raise GatewayRunningError("a gateway is already running for this home")
+            raise GatewayRunningError(ALREADY_RUNS)
         inbox_rows.clear_status(tx)
         return lease
 

@@ -17,9 +17,9 @@ from hermes.db import queue, queue_items
 from hermes.db.engine import Tx
 from hermes.db.queue import Claim, Done, Item, ItemOutcome
 from hermes.events import GONE, Failed, Replied, Stopped
+from hermes.gateway.notices import TurnNotices
 from hermes.gateway.outbound import LiveReply, enqueue_text
 from hermes.gateway.platform import Chat, Inbound, Platform
-from hermes.gateway.remarks import Remarks
 from hermes.llm.assemble import FINISHED_BY_LENGTH
 from hermes.slash.context import Again
 from hermes.slash.table import TypedCommand, find_command
@@ -148,9 +148,9 @@ class Ledger(Struct, frozen=True):
         *,
         say: str | None = None,
         edit_id: str | None = None,
-        remark: str = "",
+        notice: str = "",
     ) -> None:
-        """Record the outcomes and, in the same commit, enqueue `say` and then `remark` for the chat of the first item.
+        """Record the outcomes and, in the same commit, enqueue `say` and then `notice` for the chat of the first item.
         Raises StaleError if the claim was lost."""
         first = claimed.items[0]
 
@@ -159,11 +159,11 @@ class Ledger(Struct, frozen=True):
             chat = Chat(*first.payload["chat"])
             if say is not None:
                 self.enqueue(tx, chat, claimed.lane, say, f"note:{first.key}", edit_id=edit_id)
-            if remark:
-                self.enqueue(tx, chat, claimed.lane, remark, f"remark:{first.key}")
+            if notice:
+                self.enqueue(tx, chat, claimed.lane, notice, f"remark:{first.key}")
 
         await self.store.write(settle)
-        if say is not None or remark:
+        if say is not None or notice:
             self.wake_delivery.set()
 
     def enqueue(
@@ -220,7 +220,7 @@ class InboxRecord(Struct):
     fresh: Sequence[Item]
     known: Mapping[int, int]
     """Item id -> message id, for items that a turn stored before it crashed."""
-    remarks: Remarks
+    notices: TurnNotices
     """Notices that follow the reply, recorded with it."""
     reminder: str = ""
 
@@ -280,9 +280,9 @@ class InboxRecord(Struct):
             edit_id=self.live.message_id if self.live is not None else None,
             session_id=self.session_id,
         )
-        if remark := self.remarks.line_of_reply(tx):
+        if notice := self.notices.line_of_reply(tx):
             key = f"remark:{message.id}"
-            self.ledger.enqueue(tx, self.batch.first.chat, self.claimed.lane, remark, key, session_id=self.session_id)
+            self.ledger.enqueue(tx, self.batch.first.chat, self.claimed.lane, notice, key, session_id=self.session_id)
 
 
 def remind(overtaken: Sequence[Message]) -> str:

@@ -42,9 +42,9 @@ from hermes.gateway.inbox_record import (
     is_stop,
     next_batch,
 )
+from hermes.gateway.notices import NoticeOptions, TurnNotices, apology, may_hear
 from hermes.gateway.outbound import LiveReply
 from hermes.gateway.platform import Chat, Inbound, Platform
-from hermes.gateway.remarks import RemarkOptions, Remarks, apology, may_hear
 from hermes.logs import SESSION
 from hermes.scope import OWNER, Group
 from hermes.slash.acts import NOT_RUNNING
@@ -123,14 +123,14 @@ class InboxTurns(Struct, frozen=True):
     platforms: Mapping[str, Platform]
     locks: Callable[[Chat], asyncio.Lock]
     hear: Hear
-    remarks: RemarkOptions
+    notices: NoticeOptions
 
     async def run(self, claimed: Claim, batch: Batch, opened: OpenedSession, agent: Agent, stop: asyncio.Event) -> None:
         known, said = opened.known, zip(batch.items, batch.messages, opened.owners, strict=True)
         new = [(item, draft_of(one, is_owner=is_owner)) for item, one, is_owner in said if item.id not in known]
         live = self._show_live(batch.first.chat)
-        remarks, items = Remarks(self.remarks, batch.first.chat, opened.scope), [item for item, _ in new]
-        record = InboxRecord(self.ledger, claimed, batch, agent.session_id, live, items, known, remarks)
+        notices, items = TurnNotices(self.notices, batch.first.chat, opened.scope), [item for item, _ in new]
+        record = InboxRecord(self.ledger, claimed, batch, agent.session_id, live, items, known, notices)
         accepted = not new
         end: TurnEnding | None = None
         turn = (
@@ -143,7 +143,7 @@ class InboxTurns(Struct, frozen=True):
                 async for event in events:
                     accepted = accepted or isinstance(event, Accepted)
                     _show(live, event)
-                    remarks.hear(event)
+                    notices.hear(event)
                     if isinstance(event, Waiting):
                         await self._announce_wait(claimed, batch)
                     if isinstance(event, Replied | Stopped | Failed):
@@ -194,25 +194,25 @@ class InboxTurns(Struct, frozen=True):
     ) -> None:
         """Settle a turn without a reply. A reply is settled in its own transaction."""
         ledger, live = self.ledger, record.live
-        remark, done = record.remarks.line if accepted else "", [done_with(end)] * len(batch.items)
+        notice, done = record.notices.line if accepted else "", [done_with(end)] * len(batch.items)
         match end:
             case Failed(kind="busy", message=message):
                 await ledger.settle(claimed, [Retry(self._time_in(BUSY_RETRY_SECONDS), message)])
                 if not accepted:  # the HTTP request has waited long enough
                     self.hear(batch.keys, replace(end, message=f"{message}. {MESSAGE_KEPT}"))
             case Failed(kind="gone"):
-                await ledger.settle(claimed, done, say=apology(end, record.remarks.scope))
+                await ledger.settle(claimed, done, say=apology(end, record.notices.scope))
                 self.hear(batch.keys, end)
             case Failed(message=message) if not accepted:  # stored in the inbox only: try again later
                 wait = backoff(claimed.items[0].attempts, random.random, base=1.0, cap=60.0)
                 await ledger.settle(claimed, [Retry(self._time_in(wait), message)])
             case Failed():
-                text = f"{apology(end, record.remarks.scope)} Your message is kept."
+                text = f"{apology(end, record.notices.scope)} Your message is kept."
                 edit_id = live.message_id if live else None
-                await ledger.settle(claimed, done, say=text, edit_id=edit_id, remark=remark)
+                await ledger.settle(claimed, done, say=text, edit_id=edit_id, notice=notice)
                 self.hear(batch.keys, end)
             case Stopped():
-                await ledger.settle(claimed, done, say=None if accepted else UNSAID, remark=remark)
+                await ledger.settle(claimed, done, say=None if accepted else UNSAID, notice=notice)
                 self.hear(batch.keys, end)
             case Replied() if batch.first.chat.chat_type != "api":
                 ledger.wake_delivery.set()

@@ -23,7 +23,7 @@ from hermes.gateway.platform import Chat, MessageGone, Platform, SendLater, Send
 log = logging.getLogger("hermes.gateway")
 
 OUTBOUND = "outbound"
-TERMS = WorkerOptions(ttl=60.0, batch=1, at_once=1000)
+OPTIONS = WorkerOptions(ttl=60.0, batch=1, at_once=1000)
 """One item per claim: each message is recorded as sent before the next one, so a crash repeats at most one."""
 
 

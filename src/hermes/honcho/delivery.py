@@ -127,7 +127,7 @@ async def _remove_concluded(attempt: Attempt, entries: Sequence[Mapping[str, Jso
         try:
             act = decode_act(entry["data"])
         except msgspec.ValidationError:
-            continue  # an entry of another version, which was put aside
+            continue  # an entry of another version, a dead letter
         if isinstance(act, Conclude) and entry["note"]:
             await remove_conclusion(attempt, str(entry["note"]))
             removed += 1

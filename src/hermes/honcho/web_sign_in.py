@@ -30,6 +30,7 @@ from hermes.honcho.sign_in import (
 from hermes.memory.provider import ConnectStatus
 from hermes.redaction import hide_url
 
+STAYS_HERE = "until then memory stays on this machine"
 ERROR_SECONDS = 20.0
 """How long a failure is shown, unless another sign-in begins."""
 
@@ -63,7 +64,7 @@ class WebSignIn:
         config = self._machine.load()
         if (grant := config.grant) is not None:
             return ConnectStatus("connected", describe_grant(grant, time.time()))
-        kept = "; until then memory stays on this machine" if find_server(config).kind == "embedded" else ""
+        kept = f"; {STAYS_HERE}" if find_server(config).kind == "embedded" else ""
         return ConnectStatus("idle", f"at {hide_url(_meant_url(config))}{kept}")
 
     def callback(self, query: Mapping[str, str]) -> None:

@@ -87,6 +87,7 @@ class EventDecoder:
         return event
 
 
+ENDLESS_EVENT = "an event without an end"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_START_BYTES = 1024
@@ -144,7 +145,7 @@ async def _read_events(
         if assembler.size > size_before:
             answer.mark_progress()
         if decoder.waiting > MAX_EVENT_BYTES:
-            raise bad_reply(endpoint, "an event without an end", "try again")
+            raise bad_reply(endpoint, ENDLESS_EVENT, "try again")
         chunk = await _next_chunk(answer, assembler)
     for event in decoder.close():
         for delta in _feed_last(assembler, event, endpoint):

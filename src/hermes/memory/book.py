@@ -74,7 +74,7 @@ class Remembering(Struct, frozen=True):
 
 
 class BookPage(Struct, frozen=True):
-    """A page of entries. `after` is the cursor of the next page, if any; `remarks` describe what could not be read."""
+    """A page of entries. `after` is the cursor of the next page, if any; `remarks` say what could not be read."""
 
     entries: tuple[Remembering, ...] = ()
     after: str | None = None

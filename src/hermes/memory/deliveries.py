@@ -74,7 +74,7 @@ class Deliveries(Work):
             provider.outbox.queue,
             self,
             owner=owner,
-            terms=WorkerOptions(ttl=LEASE_SECONDS, batch=MAX_BATCH_ENTRIES, at_once=at_once, keeps_lost=True),
+            options=WorkerOptions(ttl=LEASE_SECONDS, batch=MAX_BATCH_ENTRIES, at_once=at_once, keeps_lost=True),
             chance=chance,
             wake=provider.wake,
             isolation=self.isolation,

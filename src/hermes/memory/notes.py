@@ -29,7 +29,7 @@ from msgspec import Struct, field
 
 from hermes.errors import HomeError, NoteError
 from hermes.fence import strip_fences
-from hermes.files import locked, read_file, replace_file
+from hermes.files import NOT_UTF8, locked, read_file, replace_file
 from hermes.memory.likeness import says_the_same
 from hermes.scope import OWNER, Scope
 
@@ -352,7 +352,7 @@ def _text_of(path: Path) -> str:
     except OSError as error:
         raise HomeError(f"cannot read {path}: {error.strerror}", hint="Repair the file or move it away") from error
     except UnicodeDecodeError as error:
-        raise HomeError(f"cannot read {path}: it is not UTF-8 text", hint=UTF8_HINT) from error
+        raise HomeError(f"cannot read {path}: {NOT_UTF8}", hint=UTF8_HINT) from error
 
 
 def _shown(text: str) -> str:

@@ -19,6 +19,7 @@ FACTORY = "create_plugin"
 MemoryPlugin."""
 NONE = "none"
 """The setting's value for no provider."""
+NONE_CHOSEN = "no memory provider is chosen"
 DOCS_PAGE = "docs/memory-providers.md"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

@@ -36,6 +36,7 @@ from hermes.memory.registry import NONE
 from hermes.settings import PROVIDER
 from hermes.store.health import open_unchanged
 
+SHARED_MEMORY = "the memory that all profiles share: `hermes -p default backup` saves it"
 FORMAT_VERSION = 1
 MANIFEST = "hermes-backup.json"
 HOME, MEMORY, OUTSIDE = "home", "memory", "outside"
@@ -191,7 +192,7 @@ def _find_sources(app: App, skipped: list[str]) -> Iterator[BackupSource]:
         if env.get("HERMES_MEMORY_DATABASE"):
             skipped.append("the memory in PostgreSQL (HERMES_MEMORY_DATABASE): `pg_dump` saves it")
     elif place.folder.exists():
-        skipped.append("the memory that all profiles share: `hermes -p default backup` saves it")
+        skipped.append(SHARED_MEMORY)
     for number, path in enumerate(_provider_paths(app, skipped)):
         if path.is_file() and not any(path.resolve().is_relative_to(one.resolve()) for one in covered):
             yield BackupSource(path, f"{OUTSIDE}/{number}/{path.name}")

@@ -30,7 +30,7 @@ from hermes.embedded.process import look
 from hermes.embedded.rendezvous import find_place
 from hermes.errors import HermesError
 from hermes.files import check_room
-from hermes.gateway.remarks import STATUS_PART
+from hermes.gateway.notices import STATUS_PART
 from hermes.home import Home
 from hermes.logs import read_warnings
 from hermes.memory.active import ActiveProvider

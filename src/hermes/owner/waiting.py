@@ -9,7 +9,7 @@ from heapq import merge
 from msgspec import Struct
 
 from hermes.db.engine import Tx
-from hermes.db.queue import Item, ItemState
+from hermes.db.queue import FAILED, Item, ItemState
 from hermes.db.queue_items import drop as drop_items
 from hermes.db.queue_items import get, items, queues, revive
 from hermes.errors import NotFoundError
@@ -82,9 +82,9 @@ def _find(tx: Tx, ids: list[int], states: tuple[ItemState, ...], among: Collecti
     for entry in ids:
         item = get(tx, entry)
         if item is None or item.queue not in among or item.state not in states:
-            which = "put aside" if states == ("dead",) else "waiting or put aside"
+            which = FAILED if states == ("dead",) else f"waits or {FAILED}"
             raise NotFoundError(
-                f"there is no entry {entry} that is {which}", hint="`hermes memory outbox list` shows them"
+                f"there is no entry {entry} that {which}", hint="`hermes memory outbox list` shows them"
             )
     return list(dict.fromkeys(ids))
 

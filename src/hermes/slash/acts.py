@@ -32,11 +32,13 @@ BEGINS = "A new session begins with your next message."
 KEEPS_NAME = "Memory goes on under the name that it has for this conversation."
 STOPPED, NOT_RUNNING = "Stopped.", "Nothing is running."
 NOTHING_SAID = "nothing was said yet"
+NO_TOOL_CALLED = "no tool was called here yet, or not since the last compression"
+SAID_BY_OTHERS = "someone else said it: only they or the owner can have it answered anew"
 MAX_QUOTED_CHARS = 40
 """How much of a wrong argument an error repeats."""
-EMPTY = "Nothing was said: the text is empty."
-GIVEN_UP = "Nothing was said: the editor gave up."
-UNCHANGED = "Nothing was said: the text is as it was. `/retry` has the last message answered once more."
+EMPTY = "Nothing was sent: the text is empty."
+GIVEN_UP = "Nothing was sent: the editor gave up."
+UNCHANGED = "Nothing was sent: the text is as it was. `/retry` has the last message answered once more."
 NOT_COMPRESSED = "The compression was stopped: nothing was removed, the conversation is as it was."
 COMPRESSED = "The compression was done before it could be stopped."
 
@@ -122,7 +124,7 @@ async def retry(here: CommandContext, text: str) -> Again:
     store, session_id = agent.store, agent.session_id
     [last] = await store.read(lambda tx: store.turns.last(tx, session_id))  # refused here rather than in the turn
     if not all(map(here.may_take_back, last.said)):
-        raise UsageError("someone else said it: only they or the owner can have it answered anew")
+        raise UsageError(SAID_BY_OTHERS)
     return Again(here.cause, last.said[-1].content or "")
 
 
@@ -201,7 +203,7 @@ async def unfold(here: CommandContext, text: str) -> str:
     view = None if isinstance(place, Beginning) else await place.store.view(place.session_id)
     made = _calls(view.messages) if view is not None else []
     if not made:
-        raise UsageError("no tool was called here yet, or not since the last compression")
+        raise UsageError(NO_TOOL_CALLED)
     number = read_number(text)
     if text and not 1 <= number <= len(made):
         raise UsageError(f"/unfold takes a number from 1, the last call, to {len(made)}")

@@ -40,6 +40,7 @@ FACTS, ENDED = "Facts, from what was said:", "No longer so:"
 """Headings of a listing, below those of the notes."""
 MAX_SEARCH_ROWS = 5
 SAID = "Said in conversations:"
+LEARNT_FROM = "It was learnt from:"
 IN_INCOGNITO = "nothing is noted in an incognito conversation"
 REMEMBERED_TEXT = "Noted: {}. `/forget` takes it out again."
 HOW = "`/memory edit N TEXT` corrects an entry, `/memory forget N` forgets it, `/memory why N` says where it is from."
@@ -248,7 +249,7 @@ async def _why(here: CommandContext, book: MemoryBook, rest: str) -> str:  # noq
     ]
     sources = list(await book.sources(entry))[:MAX_SOURCES]
     titles = await book.titles(sources)
-    said = ["It was learnt from:", *(f"   {_said(source, titles)}" for source in sources)] if sources else []
+    said = [LEARNT_FROM, *(f"   {_said(source, titles)}" for source in sources)] if sources else []
     changes = [describe_change(one) for one in await book.changes(entry)]
     return "\n".join([_cut(entry.text), f"{_origin(book, entry)}, id {entry.id}", *before, *changes, *said])
 

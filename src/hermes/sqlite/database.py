@@ -34,6 +34,7 @@ from hermes.sqlite.connection import Opened, T, Tx, identity, translated, wait_f
 from hermes.sqlite.reading import Readers, ReadLane
 from hermes.sqlite.scheduling import ScheduledClient, ThreadResult, awaited_result, hand_back, scheduled_client
 
+GONE = "was deleted, moved or replaced while it was in use"
 LOG_TIMEOUT_SECONDS = 1.0
 RETRY_PAUSE_SECONDS = 0.05
 """Maximum waiting time, and pause between two attempts: the log can be truncated only while nobody reads from it."""
@@ -160,7 +161,7 @@ class Writer(Generic[Tx]):
                     self._run_in_savepoint(write)
                 wait_for_lock(lambda: self._raw.execute("COMMIT"), self._lock_timeout)
                 if identity(self._path) != self._file:
-                    raise StoreGoneError(f"{self._path} was deleted, moved or replaced while it was in use")
+                    raise StoreGoneError(f"{self._path} {GONE}")
         except BaseException as error:  # noqa: BLE001 - handed to every caller whose write did not reach the disk
             with suppress(sqlite3.Error):  # a rollback that fails shows at the next BEGIN
                 self._raw.execute("ROLLBACK")

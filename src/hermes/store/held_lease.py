@@ -174,13 +174,15 @@ class LaneDoor(Generic[T]):
     `begin` runs in the transaction that takes the lane. If it raises, the lane is not taken.
     """
 
-    def __init__(self, store: Store, session_id: str, owner: str, terms: LaneOptions, begin: Step[T]) -> None:
+    def __init__(self, store: Store, session_id: str, owner: str, options: LaneOptions, begin: Step[T]) -> None:
         self._store = store
         self._session_id = session_id
-        self._terms = terms
+        self._options = options
         self._begun: list[T] = []
         """Return value of `begin`; empty until the transaction that takes the lane has run."""
-        self._wanted = _wanted_lane(store, session_id, owner, terms, lambda tx, now: self._begun.append(begin(tx, now)))
+        self._wanted = _wanted_lane(
+            store, session_id, owner, options, lambda tx, now: self._begun.append(begin(tx, now))
+        )
         self._held = AsyncExitStack()
         self.entered: Entered[T] | None = None
         """Set when `wait` has ended, unless the person stopped it."""
@@ -202,20 +204,20 @@ class LaneDoor(Generic[T]):
             if stop.is_set():
                 return
             waited = self._store.clock.now() - since
-            if waited >= self._terms.timeout:
+            if waited >= self._options.timeout:
                 raise SessionBusyError(f"another process is using session {self._session_id}")
-            if waited >= self._terms.notice_delay and not notified:
+            if waited >= self._options.notice_delay and not notified:
                 notified = True
                 yield
-            await self._store.clock.sleep(self._terms.poll)
+            await self._store.clock.sleep(self._options.poll)
         await self._held.enter_async_context(kept(self._store, self._wanted, held))
         self.entered = Entered(Lane(self._session_id, held), self._begun[-1])
 
 
-def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneOptions, begin: Step[None]) -> WantedLease:
+def _wanted_lane(store: Store, session_id: str, owner: str, options: LaneOptions, begin: Step[None]) -> WantedLease:
     def hold(tx: Tx) -> Lease | None:
         now = store.clock.now()
-        lease = lanes.hold_lane(tx, SESSIONS, session_id, owner, ttl=terms.ttl, now=now)
+        lease = lanes.hold_lane(tx, SESSIONS, session_id, owner, ttl=options.ttl, now=now)
         if lease is not None:
             begin(tx, now)
         return lease
@@ -223,4 +225,4 @@ def _wanted_lane(store: Store, session_id: str, owner: str, terms: LaneOptions, 
     def release(tx: Tx, lease: Lease) -> None:
         lanes.release_lane(tx, SESSIONS, session_id, lease)
 
-    return WantedLease(f"the lane of session {session_id}", hold, release, terms.ttl)
+    return WantedLease(f"the lane of session {session_id}", hold, release, options.ttl)

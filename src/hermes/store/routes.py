@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.db.engine import Tx
 from hermes.errors import StoreDamagedError
-from hermes.files import read_file
+from hermes.files import NOT_UTF8, read_file
 from hermes.store.sessions import Sessions
 from hermes.types import Json
 
@@ -118,7 +118,7 @@ def old_file_entries(path: Path) -> dict[str, Binding]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        why = getattr(error, "strerror", None) or NOT_UTF8
         raise StoreDamagedError(f"cannot read {path}: {why}", hint="Mend it or move it away") from error
     if not isinstance(document, Mapping):
         raise StoreDamagedError(f"{path} is not a JSON object", hint="Mend it or move it away; nothing was changed")

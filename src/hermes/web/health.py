@@ -26,7 +26,7 @@ MAX_LETTERS = 50
 LETTER = "/health/letters/{entry:number}"
 SAYS: Mapping[str, str] = {
     "retried": "It is tried again.",
-    "all": "Everything that was put aside is tried again.",
+    "all": "Everything that failed for good is tried again.",
     "dropped": "Dropped for good.",
 }
 KINDS: Mapping[str, str] = {

@@ -33,7 +33,7 @@ MAX_QUERY_CHARS, MAX_CURSOR_CHARS = 300, 80
 SAYS: Mapping[str, str] = {
     "corrected": "Corrected, for good.",
     "queued": "It is saved here, and reaches the memory server as soon as that answers.",
-    "refused": "The memory server refused it: see “Put aside” under Health.",
+    "refused": "The memory server refused it: see “Failed for good” under Health.",
     "forgotten": "Forgotten. Sessions keep what was said until you delete them.",
     "undone": "Undone: both hold.",
     "nothing": "There was nothing to undo.",

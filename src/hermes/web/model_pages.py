@@ -33,6 +33,7 @@ SOURCES: Mapping[str, str] = {
     "env": "what the variables HERMES_MEMORY_MODEL_* say",
 }
 SAYS: Mapping[str, str] = {"saved": "Saved. It takes effect with the next message."}
+NO_ANSWER = "the model does not answer"
 CHANGED = "it was changed since the page was loaded"
 
 
@@ -96,7 +97,7 @@ async def _change(request: Request, which: Which, form: PageForm) -> Response:
             if act == "test":
                 return await _draw(request, drafts={which: form}, tried=tried)
             if problem:
-                raise ModelError(f"the model does not answer: {problem}", hint="Nothing was changed")
+                raise ModelError(f"{NO_ANSWER}: {problem}", hint="Nothing was changed")
             await asyncio.to_thread(_keep, keeper.host, which, form)
             await keeper.refresh()
         except HermesError as error:

@@ -31,6 +31,7 @@ from hermes.web.routing import PageForm, form_route, host_of, redirect
 from hermes.web.transcript import list_own
 
 KIND, SEEN, VISITED, KEPT = "web", "seen", "visited", "kept"
+MEMORY_OFF = "Memory is off: only the notes are kept."
 VISIT_SECONDS = 1800.0
 """A request this long after the last one begins a new visit: earlier news counts as seen."""
 MAX_NEWS, MAX_KEPT, MAX_CHANGED = 12, 500, 6
@@ -143,7 +144,7 @@ async def describe_memory(host: WebHost, news: News | None) -> str:
     """Return the state of memory in one or two sentences."""
     name = host.app.settings.get(PROVIDER)
     if name == NONE:
-        return "Memory is off: only the notes are kept."
+        return MEMORY_OFF
     outbox = (await host.store.read(lambda tx: read_outboxes(tx, host.now))).get(name)
     waiting, aside = (0, 0) if outbox is None else (outbox["waiting"], outbox["put_aside"])
     works = "Memory is not working." if await host.trouble() else "Memory works."

@@ -53,6 +53,7 @@ NAMES: Mapping[int, str] = {
     503: "busy",
 }
 """Names of errors in JSON."""
+NO_PAGE = "there is no such page"
 DEFECT = "this is an error in hermes; details are in the log of this home"
 
 
@@ -119,7 +120,7 @@ async def show_error(request: Request, error: Exception) -> Response:
         status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
         text = hide_passwords(error.line())
     elif isinstance(error, HTTPException):
-        status, text = error.status_code, "there is no such page" if error.status_code == 404 else error.detail
+        status, text = error.status_code, NO_PAGE if error.status_code == 404 else error.detail
     elif isinstance(error, ClientDisconnect):
         return Response(status_code=400)
     else:

@@ -1,7 +1,7 @@
 """Adapters, one per platform. An adapter only translates; the gateway stores and retries.
 
-A new platform is an adapter here (`hermes.gateway.platform.Platform`), its entry in `SWITCHES`, and its opener in
-`hermes.hosting.OPENERS`.
+A new platform is an adapter here (`hermes.gateway.platform.Platform`), its entry in `SWITCHES` and in
+`set_up.SET_UPS`, and its opener in `hermes.hosting.OPENERS`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Discord:
     name = NAME
     longest_message = MAX_MESSAGE_UNITS
 
-    def __init__(self, terms: DiscordOptions, clock: Clock) -> None:
+    def __init__(self, options: DiscordOptions, clock: Clock) -> None:
         try:
             self._library = import_module("hermes.gateway.platforms.discord_client")
         except ModuleNotFoundError as error:
@@ -82,19 +82,19 @@ class Discord:
                 f"`discord.token` is set, but the package {error.name} is not installed",
                 hint=f"Install it beside hermes: `{how_to_install(DISCORD)}`",
             ) from None
-        self._terms = terms
+        self._options = options
         self._clock = clock
         self._client: DiscordClient | None = None
         self._connection: asyncio.Task[None] | None = None
         self._state = ""
         self._direct: set[str] = set()
         """Ids of channels that are known to be direct chats."""
-        self._library.use_server(terms.base_url)
+        self._library.use_server(options.base_url)
 
     @property
     def can_edit(self) -> bool:
         """False if other agents listen: they would answer the beginning of a reply."""
-        return not self._terms.agents
+        return not self._options.agents
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. A failure is reported when it begins and when it is over."""
@@ -148,8 +148,10 @@ class Discord:
         import aiohttp
         from discord import DiscordException, LoginFailure, PrivilegedIntentsRequired
 
-        client = self._client = self._library.DiscordClient(self._terms.base_url)
-        connection = self._connection = asyncio.create_task(client.start(self._terms.token), name="discord connection")
+        client = self._client = self._library.DiscordClient(self._options.base_url)
+        connection = self._connection = asyncio.create_task(
+            client.start(self._options.token), name="discord connection"
+        )
         parts = [
             connection,
             asyncio.create_task(self._read(client, intake, positions), name="discord messages"),
@@ -188,7 +190,7 @@ class Discord:
             await client.guilds_known.wait()
             assert client.user is not None, "it is known with the servers"
             reading = _ChannelReading(
-                intake, positions, MessageReader(client.user.id, self._terms.mentions_only, self._terms.agents)
+                intake, positions, MessageReader(client.user.id, self._options.mentions_only, self._options.agents)
             )
             await self._persist(intake, partial(self._handle, client, reading, happening))
 
@@ -272,7 +274,7 @@ class Discord:
             log.warning("message %s cannot be read: %s", message.id, type(error).__name__)
             found = None
         if found is not None:
-            if self._terms.marks_late and not said.edited:
+            if self._options.marks_late and not said.edited:
                 age_seconds = self._clock.now() - message.created_at.timestamp()
                 found = replace(found, text=mark_late(found.text, age_seconds))
             await reading.intake.receive(found)
@@ -345,7 +347,7 @@ class Discord:
     def _describe(self, error: BaseException) -> str:
         """Return an error as one line without the token."""
         line = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return line.replace(self._terms.token, "(hidden)")
+        return line.replace(self._options.token, "(hidden)")
 
 
 class _ChannelReading(Struct, frozen=True):

@@ -33,6 +33,7 @@ from hermes.events import Notice, TurnEvent
 from hermes.fence import strip_fences
 from hermes.gateway.agent_cache import Person
 from hermes.gateway.gateway import Gateway
+from hermes.gateway.notices import may_hear
 from hermes.gateway.platform import Chat, Inbound, Intake, SendNever
 from hermes.gateway.platforms import api_wire
 from hermes.gateway.platforms.api_conversations import (
@@ -55,7 +56,6 @@ from hermes.gateway.platforms.api_wire import (
     header_text,
     parse_ask,
 )
-from hermes.gateway.remarks import may_hear
 from hermes.http_server import GuestServer, listen
 from hermes.loopback import find_strangeness, is_loopback
 from hermes.scope import OWNER, Guest, Scope
@@ -80,27 +80,27 @@ class HttpApi:
     longest_message = 1_000_000
     can_edit = False
 
-    def __init__(self, gateway: Gateway, clock: Clock, terms: ApiOptions) -> None:
-        if not terms.key and not is_loopback(terms.host):
+    def __init__(self, gateway: Gateway, clock: Clock, options: ApiOptions) -> None:
+        if not options.key and not is_loopback(options.host):
             raise SettingsError(
-                f"api.host is {terms.host!r}, which others can reach, but api.key is empty",
+                f"api.host is {options.host!r}, which others can reach, but api.key is empty",
                 hint="Set `api.key` (or API_SERVER_KEY), or set `api.host` to 127.0.0.1",
             )
         self._gateway = gateway
         self._clock = clock
-        self._terms = terms
-        self._door = Door(terms.key, clock)
+        self._options = options
+        self._door = Door(options.key, clock)
 
     async def run(self, intake: Intake) -> None:
         """Serve until cancelled; then refuse connections and finish running requests."""
-        terms = self._terms
+        options = self._options
         server = GuestServer(
             refuse_two_lengths(self.app()),
-            http=limited_protocol(terms.timeout_seconds, terms.connections),
-            drain=int(terms.drain) + 5,
+            http=limited_protocol(options.timeout_seconds, options.connections),
+            drain=int(options.drain) + 5,
             keep_alive=30,
         )
-        with listen(terms.host, terms.port, "end what uses it, or set `api.port` and `api.host`") as listener:
+        with listen(options.host, options.port, "end what uses it, or set `api.port` and `api.host`") as listener:
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             await intake.report(NAME, "ok", f"http://{shown}:{port}/v1")
@@ -154,17 +154,17 @@ class HttpApi:
     @property
     def _names(self) -> dict[str, ApiMemory]:
         """The models that a client can choose, each with its memory mode."""
-        own = self._terms.model_name
-        return {own: self._terms.memory, **{f"{own}:{mode}": mode for mode in MODES}}
+        own = self._options.model_name
+        return {own: self._options.memory, **{f"{own}:{mode}": mode for mode in MODES}}
 
     def _describe(self, name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": 0, "owned_by": "hermes"}
 
     async def _complete(self, request: Request) -> Response:
         await self._check(request)
-        ask = self._with_user(parse_ask(await read_body(request, self._terms.timeout_seconds)))
+        ask = self._with_user(parse_ask(await read_body(request, self._options.timeout_seconds)))
         session_id, given_key = _named(request, SESSION_ID), _named(request, SESSION_KEY)
-        guest = ask.user if self._terms.user_guests else None
+        guest = ask.user if self._options.user_guests else None
         session_key = given_key
         if given_key is not None and guest is not None:  # it means nothing to others, and no chat of a platform
             session_key = f"{NAME}:{quote(guest, safe='')}:{given_key}"
@@ -193,13 +193,13 @@ class HttpApi:
         A program's own task has no memory. A last message that no person wrote is answered and not stored.
         """
         chosen = self._names.get(ask.model)
-        if chosen is None and ask.model.startswith(f"{self._terms.model_name}:"):
+        if chosen is None and ask.model.startswith(f"{self._options.model_name}:"):
             raise _no_model(ask.model)
         if is_named:
-            if ask.model != self._terms.model_name and chosen in ("off", "recall"):
+            if ask.model != self._options.model_name and chosen in ("off", "recall"):
                 raise ApiError(400, SESSION_KEEPS, param="model")
             return "named"
-        mode = chosen or self._terms.memory
+        mode = chosen or self._options.memory
         last = ask.messages[-1]
         if is_task(last.content or ""):
             return "off"
@@ -208,7 +208,7 @@ class HttpApi:
 
     async def _place(self, ask: CompletionRequest, message: Inbound) -> Inbound | None:
         history = await asyncio.to_thread(read_history, self._scope_of(ask), ask.user, ask.messages)
-        return await Conversations(self._terms.store).place(history, message)
+        return await Conversations(self._options.store).place(history, message)
 
     async def _say(self, request: Request, ask: CompletionRequest, message: Inbound, given_key: str | None) -> Response:
         """Hand in a message and respond with the events of its turn."""
@@ -231,7 +231,7 @@ class HttpApi:
         mean the owner."""
         if ask.user is None or ask.user.strip():
             return ask
-        if self._terms.user_guests:
+        if self._options.user_guests:
             raise ApiError(400, EMPTY_USER, param="user")
         return replace(ask, user=None)
 
@@ -248,23 +248,23 @@ class HttpApi:
         """Record that a client received its whole reply: the same request again asks for another one."""
         session_id, item = placed.session_id or "", placed.message_id
         try:
-            await self._terms.store.write(lambda tx: mark_delivered(tx, session_id, item))
+            await self._options.store.write(lambda tx: mark_delivered(tx, session_id, item))
         except StoreError as error:
             log.warning("could not record that a reply was delivered: %s", error.line())
 
     async def _converse(self, ask: CompletionRequest, *, reads: bool) -> AsyncGenerator[TurnEvent, None]:
         """Answer the messages of a request. Nothing is stored; if the request `reads` memory, the provider is queried
         but stores nothing."""
-        terms, scope = self._terms, self._scope_of(ask)
+        options, scope = self._options, self._scope_of(ask)
         messages = [replace(one, content=strip_fences(one.content or "")) for one in ask.messages]
-        reading = Reading(terms.prompt(scope))
+        reading = Reading(options.prompt(scope))
         if reads:
             name = f"{NAME}-{name_conversation(scope, ask.user, messages)[:32]}"
             session = Session(name, NAME, self._clock.now(), ask.user, f"{NAME}:{name}", chat_type="api")
             async with self._gateway.reading_agent(session, scope, Person(ask.user)) as agent:
                 reading = await read_memory(agent, messages)
         transcript = ScratchTranscript(reading.prompt, messages, self._clock.now(), reading.recalled)
-        async with aclosing(converse(terms.speaker(scope, reads), transcript, "", asyncio.Event())) as events:
+        async with aclosing(converse(options.speaker(scope, reads), transcript, "", asyncio.Event())) as events:
             for notice in reading.notices:
                 yield Notice(notice, is_outage=True)
             async for event in events:
@@ -272,14 +272,14 @@ class HttpApi:
                     yield event
 
     def _scope_of(self, ask: CompletionRequest) -> Scope:
-        return Guest(NAME, ask.user) if self._terms.user_guests and ask.user else OWNER
+        return Guest(NAME, ask.user) if self._options.user_guests and ask.user else OWNER
 
     async def _check(self, request: Request) -> None:
         """Raise ApiError unless the request has the key. Without a key, only this machine may ask, and no web page open
         on it."""
         if self._gateway.ending:
             raise ApiError(503, "the gateway is shutting down", kind="server_error", headers={"Retry-After": "5"})
-        if self._terms.key:
+        if self._options.key:
             await self._door.check(request.headers.get("authorization"))
             return
         if (strange := find_strangeness(request.headers)) is not None:

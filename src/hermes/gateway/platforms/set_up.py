@@ -76,6 +76,8 @@ class CheckedToken(Struct, frozen=True):
 class SetUp(Struct, frozen=True):
     """The set-up of one platform. `check` takes its address and the tokens in the order of `tokens`."""
 
+    summary: str
+    """The requirements, as `hermes gateway setup` lists them."""
     steps: str
     tokens: tuple[tuple[Setting[Any], str], ...]
     base_url: Setting[Any]
@@ -141,6 +143,7 @@ def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> tuple[dic
 
 SET_UPS: Mapping[str, SetUp] = {
     "telegram": SetUp(
+        "a bot, one token",
         "Talk to https://t.me/BotFather: /newbot, a name, a user name. It gives you a token (docs/telegram.md).",
         ((SWITCHES["telegram"], "The bot's token"),),
         TELEGRAM_BASE_URL,
@@ -148,6 +151,7 @@ SET_UPS: Mapping[str, SetUp] = {
         "telegram",
     ),
     "discord": SetUp(
+        "a bot, one token",
         "On https://discord.com/developers/applications: New Application, then Bot › Reset Token, and switch on "
         "“Message Content Intent” (docs/discord.md).",
         ((SWITCHES["discord"], "The bot's token"),),
@@ -157,6 +161,7 @@ SET_UPS: Mapping[str, SetUp] = {
         DISCORD,
     ),
     "slack": SetUp(
+        "an app, two tokens",
         "On https://api.slack.com/apps: Create New App › From a manifest (it is in docs/slack.md), then Basic "
         "Information › App-Level Tokens with connections:write, and Install App.",
         ((SWITCHES["slack"], "The bot's token (xoxb-…)"), (SLACK_APP_TOKEN, "The app-level token (xapp-…)")),
@@ -166,3 +171,4 @@ SET_UPS: Mapping[str, SetUp] = {
         SLACK,
     ),
 }
+"""How `hermes gateway setup` sets up each chat platform: all of `SWITCHES` but `api`, which has no bot."""

@@ -83,8 +83,8 @@ class Slack:
     name = NAME
     longest_message = MAX_MESSAGE_UNITS
 
-    def __init__(self, terms: SlackOptions, clock: Clock) -> None:
-        if not terms.app_token:
+    def __init__(self, options: SlackOptions, clock: Clock) -> None:
+        if not options.app_token:
             raise SettingsError(
                 "`slack.bot_token` is set, but `slack.app_token` is not",
                 hint="Make an app-level token (xapp-…) with the scope connections:write and set it; see docs/slack.md",
@@ -96,9 +96,9 @@ class Slack:
                 f"`slack.bot_token` is set, but the package {error.name} is not installed",
                 hint=f"Install it beside hermes: `{how_to_install(SLACK)}`",
             ) from None
-        self._terms = terms
+        self._options = options
         self._clock = clock
-        self._web = _make_web_client(terms)
+        self._web = _make_web_client(options)
         self._socket: SocketModeClient | None = None
         self._names: OrderedDict[str, str] = OrderedDict()
         self._waiting: asyncio.Queue[SocketModeRequest | float] = asyncio.Queue()
@@ -107,14 +107,14 @@ class Slack:
     @property
     def can_edit(self) -> bool:
         """False if other agents listen: they would answer the beginning of a reply."""
-        return not self._terms.agents
+        return not self._options.agents
 
     async def run(self, intake: Intake) -> None:
         """Receive until cancelled. A failure is reported when it begins and when it is over."""
         positions = ReadPositions(intake, lambda one, other: float(one) > float(other))
         await self._persist(intake, positions.load)
         known = await self._persist(intake, self._web.auth_test)
-        reader = EventReader(str(known["user_id"]), self._terms.mentions_only, self._name_of, self._terms.agents)
+        reader = EventReader(str(known["user_id"]), self._options.mentions_only, self._name_of, self._options.agents)
         reading = _EventReading(intake, positions, reader)
         await self._persist(intake, self._connect)
         await self._report(intake, "ok", f"@{known['user']} in {known['team']}")
@@ -180,7 +180,7 @@ class Slack:
         checked first."""
         await self._close_socket()
         socket = self._sockets.SocketModeClient(
-            self._terms.app_token, log_of(), self._web, auto_reconnect_enabled=True, ping_interval=PING_SECONDS
+            self._options.app_token, log_of(), self._web, auto_reconnect_enabled=True, ping_interval=PING_SECONDS
         )
         socket.message_listeners.append(self._hear_hello)
         socket.socket_mode_request_listeners.append(self._hear)
@@ -237,7 +237,7 @@ class Slack:
             found = None
         edited = event.get("subtype") == "message_changed"
         if found is not None:
-            if self._terms.marks_late and not edited:
+            if self._options.marks_late and not edited:
                 found = replace(found, text=mark_late(found.text, self._clock.now() - float(event["ts"])))
             await reading.intake.receive(found)
         if event.get("type") == "message" and not edited and "ts" in event and "channel" in event:
@@ -383,7 +383,7 @@ class Slack:
             raise SendLater(self._describe(error)) from None
 
     def _describe(self, error: Exception) -> str:
-        return describe(error, (self._terms.bot_token, self._terms.app_token))
+        return describe(error, (self._options.bot_token, self._options.app_token))
 
 
 class _EventReading(Struct, frozen=True):
@@ -401,11 +401,11 @@ def log_of() -> logging.Logger:
     return library
 
 
-def _make_web_client(terms: SlackOptions) -> AsyncWebClient:
+def _make_web_client(options: SlackOptions) -> AsyncWebClient:
     from slack_sdk.web.async_client import AsyncWebClient
 
-    base_url = f"{terms.base_url.rstrip('/')}/"
-    return AsyncWebClient(terms.bot_token, base_url, timeout=CALL_TIMEOUT_SECONDS, logger=log_of())
+    base_url = f"{options.base_url.rstrip('/')}/"
+    return AsyncWebClient(options.bot_token, base_url, timeout=CALL_TIMEOUT_SECONDS, logger=log_of())
 
 
 def _place_of(event: Json) -> str:

@@ -73,16 +73,16 @@ class Telegram:
     longest_message = MAX_MESSAGE_UNITS
     can_edit = True
 
-    def __init__(self, terms: TelegramOptions, clock: Clock) -> None:
-        if terms.webhook_url and not terms.webhook_secret:
+    def __init__(self, options: TelegramOptions, clock: Clock) -> None:
+        if options.webhook_url and not options.webhook_secret:
             raise SettingsError(
                 "telegram.webhook_url is set, but telegram.webhook_secret is not",
                 hint="Choose a long random secret; without one anybody could speak in Telegram's name",
             )
-        self._terms = terms
+        self._options = options
         self._clock = clock
         self._requests = _make_requests()
-        self._bot = _make_bot(terms, self._requests)
+        self._bot = _make_bot(options, self._requests)
         self._state = ""
         self._intake: Intake | None = None
 
@@ -90,7 +90,7 @@ class Telegram:
         """Receive until cancelled. A failure is reported when it begins and when it is over."""
         self._intake = intake
         reader = await self._persist(intake, self._begin)
-        if self._terms.webhook_url:
+        if self._options.webhook_url:
             await self._run_webhook(intake, reader)
         else:
             await self._run_polling(intake, reader)
@@ -141,7 +141,7 @@ class Telegram:
         try:
             await self._bot.send_chat_action(int(chat.chat_id), "typing", message_thread_id=_thread(chat))
         except TelegramError as error:
-            raise translate(error, self._terms.token, self._terms.host) from None
+            raise translate(error, self._options.token, self._options.host) from None
 
     async def close(self) -> None:
         for request in self._requests:  # an uninitialised bot would not
@@ -162,7 +162,7 @@ class Telegram:
                     raise
                 return await write(text, [])
         except TelegramError as error:
-            raise translate(error, self._terms.token, self._terms.host) from None
+            raise translate(error, self._options.token, self._options.host) from None
 
     async def _note_move(self, moved: Moved) -> None:
         """Record a move. Must not raise: the message being sent comes first, and the next one to the old group reports
@@ -176,25 +176,25 @@ class Telegram:
     async def _begin(self) -> UpdateReader:
         """Ask Telegram for the bot's name, and register the webhook or polling."""
         await self._bot.initialize()
-        if self._terms.webhook_url:
+        if self._options.webhook_url:
             await self._bot.set_webhook(
-                self._terms.webhook_url,
-                secret_token=self._terms.webhook_secret,
+                self._options.webhook_url,
+                secret_token=self._options.webhook_secret,
                 allowed_updates=ALLOWED_UPDATES,
                 max_connections=1,  # more would let messages overtake each other
             )
         else:
             await self._bot.delete_webhook()
         await self._bot.set_my_commands([(name, command.help) for name, command in OFFERED["chat"].items()])
-        return UpdateReader(self._bot.id, self._bot.username, self._terms.mentions_only)
+        return UpdateReader(self._bot.id, self._bot.username, self._options.mentions_only)
 
     async def _run_webhook(self, intake: Intake, reader: UpdateReader) -> None:
         async def take(update: Json) -> None:
             await self._take(intake, reader, update)
 
         http = import_module("hermes.http_server")  # loaded by name: only who is posted to needs a web server
-        webhook = Webhook(SECRET_HEADER, self._terms.webhook_secret, take)
-        with http.listen("127.0.0.1", self._terms.webhook_port, "set `telegram.webhook_port`") as listener:
+        webhook = Webhook(SECRET_HEADER, self._options.webhook_secret, take)
+        with http.listen("127.0.0.1", self._options.webhook_port, "set `telegram.webhook_port`") as listener:
             host, port = listener.getsockname()
             await self._report(intake, "ok", f"@{reader.username}, webhook on {host}:{port}")
             await http.GuestServer(webhook, drain=WEBHOOK_DRAIN_SECONDS).serve_on(listener)
@@ -252,7 +252,7 @@ class Telegram:
             try:
                 return await work()
             except TelegramError as error:
-                reason, asked = describe(error, self._terms.token, self._terms.host), 0.0
+                reason, asked = describe(error, self._options.token, self._options.host), 0.0
                 if isinstance(error, RetryAfter):
                     asked = seconds_of(error)
             except HermesError as error:
@@ -288,11 +288,11 @@ def _make_requests() -> tuple[BaseRequest, BaseRequest]:
     return make(), make()
 
 
-def _make_bot(terms: TelegramOptions, requests: tuple[BaseRequest, BaseRequest]) -> Bot:
+def _make_bot(options: TelegramOptions, requests: tuple[BaseRequest, BaseRequest]) -> Bot:
     from telegram import Bot
 
-    base_url = f"{terms.base_url.rstrip('/')}/bot"
-    return Bot(terms.token, base_url=base_url, get_updates_request=requests[0], request=requests[1])
+    base_url = f"{options.base_url.rstrip('/')}/bot"
+    return Bot(options.token, base_url=base_url, get_updates_request=requests[0], request=requests[1])
 
 
 def _format(text: str) -> tuple[str, list[MessageEntity]]:

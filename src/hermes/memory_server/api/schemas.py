@@ -322,7 +322,7 @@ class PeerCardSet(Body):
 
 
 class RepresentationGet(Body):
-    """The conclusions that a representation includes."""
+    """A request for a representation; its fields choose the conclusions."""
 
     session_id: CleanText | None = None
     filters: Filters | None = None

@@ -106,7 +106,7 @@ def find_sign_in(tx: Tx, public_id: str, at: int) -> Record | None:
 
 
 def list_open(tx: Tx, at: int) -> Sequence[Record]:
-    """Return requests without a decision, the newest first."""
+    """Return the requests that are neither decided nor expired, the newest first."""
     return tx.execute(select(sign_ins).where(*_is_open(at)).order_by(sign_ins.c.id.desc())).all()
 
 

@@ -23,6 +23,7 @@ ModelClass = Literal["point", "compose"]
 """`point`: answers yes/no and which. `compose`: also writes answers and summaries from numbered quotes."""
 ModelSource = Literal["off", "own", "host", "env"]
 """Where the address comes from: this file, the host's model (copied here after consent), or the environment."""
+NO_URL = "the environment sets no URL of a memory model"
 OPENAI_URL = "https://api.openai.com/v1"
 MAX_FILE_BYTES = 1024 * 1024
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 1024, 100_000_000
@@ -132,7 +133,7 @@ def _address(env: Mapping[str, str]) -> dict[str, str]:
     if key := first_set(env, ("HERMES_MEMORY_MODEL_KEY", "LLM_OPENAI_API_KEY")):
         return {"url": OPENAI_URL, "key": key}
     hint = "Set HERMES_MEMORY_MODEL_URL, or use `hermes memory model --url URL`"
-    raise SettingsError("the environment sets no URL of a memory model", hint=hint)
+    raise SettingsError(NO_URL, hint=hint)
 
 
 def first_set(env: Mapping[str, str], names: tuple[str, ...]) -> str:

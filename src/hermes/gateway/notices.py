@@ -33,17 +33,17 @@ MEMORY_UPDATED = "💾 Memory updated"
 MAX_NOTICE_LINE_CHARS = 1000
 
 
-class RemarkOptions(Struct, frozen=True):
+class NoticeOptions(Struct, frozen=True):
     """Which notices are sent."""
 
     notices: bool = True
     notes: bool = True
 
 
-class Remarks(Struct, frozen=True):
+class TurnNotices(Struct, frozen=True):
     """The notices of one turn."""
 
-    terms: RemarkOptions
+    options: NoticeOptions
     chat: Chat
     scope: Scope
     _heard: dict[str, None] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Remarks(Struct, frozen=True):
         match event:
             case Notice(text, is_outage) if self.scope == OWNER or not is_outage:
                 self._heard[" ".join(text.split())] = None
-            case MemoryUpdated() if self.terms.notes:
+            case MemoryUpdated() if self.options.notes:
                 self._heard[MEMORY_UPDATED] = None
             case _:
                 pass
@@ -68,13 +68,13 @@ class Remarks(Struct, frozen=True):
     def line_of_reply(self, tx: Tx) -> str:
         """Return `line` together with unannounced notes of reviews. Marks them as announced in the transaction that
         records the reply, so that each is announced once."""
-        if not self._are_shown or not self.terms.notes or not take_remarks(tx, self.scope):
+        if not self._are_shown or not self.options.notes or not take_remarks(tx, self.scope):
             return self.line
         return _one_line({MEMORY_UPDATED: None, **self._heard})
 
     @property
     def _are_shown(self) -> bool:
-        return self.terms.notices and self.chat.chat_type == "dm" and not isinstance(self.scope, Group)
+        return self.options.notices and self.chat.chat_type == "dm" and not isinstance(self.scope, Group)
 
 
 def _one_line(heard: Iterable[str]) -> str:
@@ -96,6 +96,8 @@ def apology(failed: Failed, scope: Scope) -> str:
 
 log = logging.getLogger("hermes.gateway")
 
+UNWRITABLE = "the store cannot be written; new messages are refused"
+WRITABLE_AGAIN = "the store can be written again"
 STATUS_PART = "store"
 """The store's name in the gateway's status."""
 
@@ -115,7 +117,7 @@ class StoreWatch(Struct):
             return
         first, self.trouble = self.trouble is None, error
         if first:
-            log.error("the store cannot be written; new messages are refused: %s", error.line())
+            log.error("%s: %s", UNWRITABLE, error.line())
             self.on_trouble(error)
 
     def check(self) -> None:
@@ -138,4 +140,4 @@ class StoreWatch(Struct):
             self.trouble = error
             return
         self.trouble = None
-        log.warning("the store can be written again")
+        log.warning(WRITABLE_AGAIN)
