@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,20 @@ from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import Allowed, find_withheld, rank_by_words, understand, without_names
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import KNOWN_THRESHOLD, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
+from hermes.ranking.admission import (
+    KNOWN_THRESHOLD,
+    AnswerFeatures,
+    AskedWords,
+    FoundLine,
+    holds_value,
+    likelihood,
+    read_features,
+)
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
-from hermes.ranking.traits import CONFIDENTIAL
+from hermes.ranking.traits import CONFIDENTIAL, is_request, only_asks
 from hermes.ranking.words import split_speaker, split_words, telling_words
 
 DIFFERENT_SIGNS_LIMIT = 48
@@ -50,6 +59,12 @@ MAX_CHANGES = 5
 """The number of messages in a chain of changes that are followed."""
 NOBODY = 0
 """The id that stands for no peer: it has no messages and hears none."""
+NO_STATEMENT_WEIGHT, VALUE_WEIGHT = 5.0, 4.0
+"""How much lower a hit is ranked that only asks or requests something, and one that lacks a value of the kind that the
+question asks for. What the reader would keep was tried too: it brought no more right lines first.
+"""
+MAX_STATEMENT_CHARS = 400
+"""Longer texts consist of many sentences and are not weighed."""
 MAX_CACHED_WORDS = 4096
 """The number of words whose directions are cached."""
 Fitting = tuple[int, float, float, AskedWords | None]
@@ -79,8 +94,8 @@ def find_hits(
     """Return the messages that fit best, the best first. Repeated texts come last, and a value that its speaker
     changed later comes after the newer one.
     """
-    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else MAX_COMPARED)
-    hits = _find_fitting(tx, index, place, question, filters, looked_at)
+    looked_at = max(limit, count_looked_at(question.text), MAX_COMPARED)
+    hits = _put_statements_first(question.text, _find_fitting(tx, index, place, question, filters, looked_at))
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
@@ -104,6 +119,24 @@ def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures
     near = question.direction
     direction = None if near is None else lambda word: _find_direction(near, word)
     return read_features(hits[0].asked, lines, direction)
+
+
+def _put_statements_first(question: str, hits: list[Hit]) -> list[Hit]:
+    """Sort the first hits by their scores, lowered for those that state nothing or lack what the question asks for."""
+    if not hits or hits[0].asked is None:  # without scores
+        return hits
+    first = hits[:MAX_COMPARED]
+    scores = accumulate((hit.score for hit in first), min)  # repeated texts come last, whatever their score
+    worth = [own + _weigh_statement(question, hit.row.content) for own, hit in zip(scores, first, strict=True)]
+    order = sorted(range(len(first)), key=lambda at: -worth[at])
+    return [*(first[at] for at in order), *hits[MAX_COMPARED:]]
+
+
+def _weigh_statement(question: str, text: str) -> float:
+    if len(text) > MAX_STATEMENT_CHARS:
+        return 0.0
+    told = NO_STATEMENT_WEIGHT * (only_asks(text) or is_request(text))
+    return VALUE_WEIGHT * (holds_value(question, text) - 1) - told
 
 
 @lru_cache(MAX_CACHED_WORDS)
