@@ -301,13 +301,6 @@ def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) ->
     return "change" if newer.kind in SINGLE or (is_change and newer.kind in REPLACEABLE) else None
 
 
-def replaces(older: str, newer: str) -> bool:
-    """Return True if a later statement of the same speaker gives something in an earlier one another value."""
-    changed = is_change(newer)
-    ends = (compare(old, new, is_change=changed) for old in read_claims(older) for new in read_claims(newer))
-    return "change" in ends or changes_value(older, newer)
-
-
 def is_change(text: str) -> bool:
     """Return True if a statement says that something has changed or ended."""
     return names_change(text) or ENDS.search(text) is not None

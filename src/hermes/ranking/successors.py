@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hermes.ranking.changes import find_values
-from hermes.ranking.claims import is_change, replaces
+from hermes.ranking.claims import is_change
 from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
 from hermes.ranking.traits import NAMES_TIME, only_asks, traits_of
@@ -28,10 +28,6 @@ SUCCESSOR_THRESHOLD, NEARNESS_WEIGHT, CHANGE_WEIGHT = 1.05, 0.5, 0.25
 """A later statement is a successor if their closeness, plus these weights times its nearness to the question and the
 presence of a word of change, reaches the threshold. Chosen on the life of `bench/life_plain.jsonl`; on LoCoMo one
 first place of 760 changed.
-"""
-REPLACED_WEIGHT, MIN_REPLACED_NEARNESS = 0.5, 0.4
-"""The weight of a claim that ends one of the earlier statement, by the rules of `claims`, and the nearness from which
-such a claim counts.
 """
 MAX_NEARNESS = 1.2
 NOT_NOW = re.compile(
@@ -88,12 +84,11 @@ def _find_successor(question: str, asked: Floats, found: Sequence[SaidStatement]
         if not is_later or one.direction is None or not _is_short(one.text) or only_asks(one.text):
             continue
         alike, changed = float(first.direction @ one.direction), is_change(one.text)
-        nearness = min(float(one.direction @ asked) / near, MAX_NEARNESS)
-        is_replaced = nearness >= MIN_REPLACED_NEARNESS and replaces(first.text, one.text)
-        least = MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED
-        if (alike < least and not is_replaced) or not holds_wanted(question, one.text):
+        if alike < (MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED) or not holds_wanted(question, one.text):
             continue
-        likely = alike + NEARNESS_WEIGHT * nearness + CHANGE_WEIGHT * changed + REPLACED_WEIGHT * is_replaced
+        likely = (
+            alike + NEARNESS_WEIGHT * min(float(one.direction @ asked) / near, MAX_NEARNESS) + CHANGE_WEIGHT * changed
+        )
         if likely >= best:
             best, place = likely, at
     return place

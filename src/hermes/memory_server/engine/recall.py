@@ -20,7 +20,7 @@ from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import SearchWords, understand
-from hermes.ranking.admission import holds_value
+from hermes.ranking.admission import lacks_value
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
@@ -180,7 +180,7 @@ def _rank(
             if row_id in finer:
                 fit += FINER_WEIGHT * (finer[row_id][0] - fit)
             fits.setdefault(row_id, fit)
-            lacking.setdefault(row_id, 0.0 if holds_value(asked.text, row.content) else LACKING_VALUE_WEIGHT)
+            lacking.setdefault(row_id, LACKING_VALUE_WEIGHT * lacks_value(asked.text, row.content))
             seen.setdefault(row_id, view)
     best = sorted(fits, key=lambda row_id: lacking[row_id] - fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen

@@ -35,7 +35,7 @@ from hermes.ranking.admission import (
     AnswerFeatures,
     AskedWords,
     FoundLine,
-    holds_value,
+    lacks_value,
     likelihood,
     read_features,
 )
@@ -43,7 +43,7 @@ from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
-from hermes.ranking.traits import CONFIDENTIAL, is_request, only_asks
+from hermes.ranking.traits import CONFIDENTIAL, is_question, is_request, only_asks
 from hermes.ranking.words import split_speaker, split_words, telling_words
 
 DIFFERENT_SIGNS_LIMIT = 48
@@ -57,6 +57,8 @@ fetched. Checking every candidate beforehand would take many times longer.
 """
 MAX_CHANGES = 5
 """The number of messages in a chain of changes that are followed."""
+MAX_FOLLOWED_MESSAGES = 200
+"""No further changes are followed once this many messages were read for a search."""
 NOBODY = 0
 """The id that stands for no peer: it has no messages and hears none."""
 NO_STATEMENT_WEIGHT, VALUE_WEIGHT = 5.0, 4.0
@@ -94,15 +96,19 @@ def find_hits(
     """Return the messages that fit best, the best first. Repeated texts come last, and a value that its speaker
     changed later comes after the newer one.
     """
-    looked_at = max(limit, count_looked_at(question.text), MAX_COMPARED)
-    hits = _put_statements_first(question.text, _find_fitting(tx, index, place, question, filters, looked_at))
+    is_asked = is_question(question.text)
+    compared = MAX_COMPARED if is_asked or question.finer is not None else 0
+    looked_at = max(limit, count_looked_at(question.text), compared)
+    hits = _find_fitting(tx, index, place, question, filters, looked_at)
+    if is_asked:
+        hits = _put_statements_first(question.text, hits)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
     ordered = _put_successors_first(tx, ordered, place, question)
     if find_topic(question.text) == "name":  # it shares no word with "I'm Nina"
         ordered.sort(key=lambda hit: not states("name", hit.row.content))
-    return _put_changes_first(tx, ordered, place, question.text, filters)[:limit]
+    return _once(_put_changes_first(tx, ordered, place, question.text, filters), limit)
 
 
 def is_answered(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
@@ -135,8 +141,8 @@ def _put_statements_first(question: str, hits: list[Hit]) -> list[Hit]:
 def _weigh_statement(question: str, text: str) -> float:
     if len(text) > MAX_STATEMENT_CHARS:
         return 0.0
-    told = NO_STATEMENT_WEIGHT * (only_asks(text) or is_request(text))
-    return VALUE_WEIGHT * (holds_value(question, text) - 1) - told
+    tells = not only_asks(text) and not is_request(text)
+    return NO_STATEMENT_WEIGHT * (tells - 1) - VALUE_WEIGHT * lacks_value(question, text)
 
 
 @lru_cache(MAX_CACHED_WORDS)
@@ -151,39 +157,54 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
     directions = find_directions(tx, place.workspace_id, question.finer, [row.id for row in first])
     said = [SaidStatement(row.content, row.peer_id, row.created_at, directions.get(row.id)) for row in first]
     order = put_successors_first(question.text, question.finer.vector, said)
-    return [*(hits[at] for at in order), *hits[MAX_COMPARED:]]
+    best = max((hit.certainty for hit in hits[:1]), default=0.0)  # a successor is as relevant as what it replaced
+    moved = order.index(0) if order else 0
+    first = [hits[at]._replace(certainty=max(hits[at].certainty, best)) for at in order[:moved]]
+    return [*first, *(hits[at] for at in order[moved:]), *hits[MAX_COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
     """Put a message that changed another's statement about the question before it, even if it is not among the hits."""
-    found_changes = find_changes(tx, [hit.row.id for hit in hits])
+    rows = {hit.row.id: hit.row for hit in hits}
+    found_changes = _follow_changes(tx, rows, place, filters)
     if not found_changes:
         return hits
-    ids, withheld = {hit.row.id for hit in hits}, find_withheld(question)
-    more = _find_within(tx, {row.newer for row in found_changes} - ids, place, filters)
-    found_changes = [row for row in found_changes if row.newer in ids or row.newer in more]
+    withheld = find_withheld(question)
     known = {hit.row.id: hit._replace(changes=_find_told(hit, found_changes, withheld)) for hit in hits}
     asked = without_names(tx, place.workspace_id, question)
     changed = {
         row.older: row.newer
         for row in found_changes
         if not row.newer_traits & withheld
-        and fits_statement(asked, split_speaker(row.content)[1], known[row.older].row.content)
+        and fits_statement(asked, split_speaker(row.content)[1], rows[row.older].content)
     }
     ordered: dict[int, Hit] = {}
     for hit in known.values():
         chain = {hit.row.id: hit}
         while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
-            if found is None and newer in more:
-                found = hit._replace(row=more[newer], changes=())
-            if found is None or newer in chain:
+            if newer in chain:
                 break
+            if found is None:
+                found = hit._replace(row=rows[newer], changes=())
             # It is as relevant as the message that it changed.
             chain[newer] = found._replace(certainty=max(found.certainty, hit.certainty))
         for row_id in reversed(chain):
             ordered.setdefault(row_id, chain[row_id])
     return list(ordered.values())
+
+
+def _follow_changes(tx: Tx, rows: dict[int, Record], place: SearchArea, filters: JsonMap | None) -> list[Record]:
+    """Return the changes of these messages and the changes of those that changed them, which are added to the rows."""
+    followed: list[Record] = []
+    unread = list(rows)
+    while unread and len(rows) < MAX_FOLLOWED_MESSAGES:
+        found = find_changes(tx, unread)
+        more = _find_within(tx, {row.newer for row in found} - rows.keys(), place, filters)
+        rows.update(more)
+        followed += [row for row in found if row.newer in rows]
+        unread = list(more)
+    return followed
 
 
 def _find_told(hit: Hit, found_changes: Sequence[Record], withheld: int) -> tuple[Record, ...]:
