@@ -312,8 +312,8 @@ def test_messages_are_found_with_the_newer_value_first(http: httpx.Client) -> No
 
 
 def test_the_newest_of_several_changes_is_found_although_few_messages_are_read(http: httpx.Client) -> None:
-    tell(http, "My boss is Olga.", "I report to Samir.", "Samir left, I report to Rosa.")
-    other = [{"content": f"The weather is fine, day {n}.", "peer_id": "ann"} for n in range(12)]
+    tell(http, "My boss is Olga.", "I report to Samir.", "I now report to Rosa.")
+    other = [{"content": f"The boss, number {n}, is out.", "peer_id": "ann"} for n in range(9)]
     assert http.post("/sessions/other/messages", json={"messages": other}).is_success
     found = http.post("/search", json={"query": "Who is my boss?", "limit": 1}).json()
     assert found[0]["content"].endswith("Rosa.")
