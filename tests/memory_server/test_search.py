@@ -163,3 +163,10 @@ def test_question_with_a_month_finds_what_happened_in_it(tx: Tx, asked: str, tol
     others = ["She painted a swan.", "Sie hat einen Schwan gemalt.", "Elle a peint un cygne en avril."]
     say(tx, "talk", [told, *others])
     assert search(tx, asked, 1) == [told]
+
+
+def test_what_only_asks_or_lacks_the_value_asked_for_comes_later(tx: Tx) -> None:
+    said = ["how can I support my sister from here", "My sister is a lawyer."]
+    say(tx, "talk", [*said, "Mother's day, I got a bracelet", "My mother Irene is 71."])
+    assert search(tx, "What does my sister do?")[:2] == said[::-1]
+    assert search(tx, "How old is my mother?")[0] == "My mother Irene is 71."

@@ -311,6 +311,14 @@ def test_messages_are_found_with_the_newer_value_first(http: httpx.Client) -> No
     assert "now 7" in found[0]["content"]
 
 
+def test_the_newest_of_several_changes_is_found_although_few_messages_are_read(http: httpx.Client) -> None:
+    tell(http, "My boss is Olga.", "I report to Samir.", "I now report to Rosa.")
+    other = [{"content": f"The boss, number {n}, is out.", "peer_id": "ann"} for n in range(9)]
+    assert http.post("/sessions/other/messages", json={"messages": other}).is_success
+    found = http.post("/search", json={"query": "Who is my boss?", "limit": 1}).json()
+    assert found[0]["content"].endswith("Rosa.")
+
+
 def test_the_same_sentence_in_three_sessions_is_one_line_with_all_sources(http: httpx.Client) -> None:
     for session in ("one", "two", "three"):
         say(http, session, "I live in Malta.")

@@ -32,6 +32,19 @@ def ends(older: str, newer: str) -> set[ClaimEnd | None]:
         ("I live in Lisbon.", "We finally gave up the flat in Lisbon."),
         ("I work at Barclays.", "I resigned from Barclays."),
         ("Vivo en Sevilla.", "Dejamos el piso de Sevilla."),
+        ("My boss is Olga, she used to race.", "New boss at Barclays is called Samir."),
+        ("Meine Chefin ist Frau Kramer.", "Meine neue Chefin heißt Frau Yilmaz."),
+        ("Our vet is Dr. Brandt.", "The new vet is Dr. Haddad."),
+        ("Mein Zahnarzt ist Dr. Kramer.", "Der neue Zahnarzt in Bonn ist Dr. Yilmaz."),
+        ("My gym is Blue Door.", "I cancelled Blue Door."),
+        ("I work as a cook at the Harbour Inn.", "I got promoted, head of kitchen at Blue Door."),
+        ("I live in Lisbon.", "We moved. 12 Mill Lane, Leeds."),
+        ("Ich wohne in Bonn.", "Wir sind umgezogen, Am Markt 3 in Kassel."),
+        ("I'm Mara, a cook, living in Lisbon these days.", "We live in Leeds."),
+        ("My mom Ann lives in Leeds.", "Mum moved in with Rosa in York."),
+        ("Meine Mutter lebt in Kassel.", "Mama ist nach Bonn gezogen."),
+        ("Mi madre vive en Sevilla.", "Mi madre se ha mudado a Vigo."),
+        ("Meine Nummer ist 0151 5550101.", "Ich habe eine neue Nummer: 0151 5550199."),
     ],
 )
 def test_value_that_is_told_in_other_words_changes_the_older_one(older: str, newer: str) -> None:
@@ -47,7 +60,17 @@ def test_value_that_is_told_in_other_words_changes_the_older_one(older: str, new
         ("My son Milo is 12.", "My son Ben turned 13."),
         ("I'm 37 years old.", "There are 12, not 14."),
         ("I live in Lisbon.", "I sold the car."),
+        ("Our vet is Dr. Brandt.", "The new dentist is Dr. Haddad."),
+        ("I live in Lisbon.", "Mum moved in with Rosa in York."),
+        ("I live in Lisbon.", "We moved in together."),
     ],
 )
 def test_statement_of_something_else_changes_nothing(older: str, newer: str) -> None:
     assert ends(older, newer) == set()
+
+
+def test_only_the_clause_that_says_so_is_over() -> None:
+    [claim] = [claim for claim in read_claims("ann: My boss is Olga, she used to race.") if claim.attribute == "boss"]
+    assert not claim.is_denied
+    assert [claim.is_denied for claim in read_claims("ann: I used to drink tea, I like coffee.")][-1:] == [False]
+    assert [claim.is_denied for claim in read_claims("ann: I like tea not any more.")] == [True]

@@ -199,6 +199,13 @@ def _choose_part(text: str, forms: Sequence[str]) -> str:
     return text[start : start + MAX_LINE_CHARS]
 
 
+def lacks_value(question: str, text: str) -> bool:
+    """Return True if a question asks for a value other than a time, and the text has none of its kind. When something
+    was may be the day of a message, so a text without a time can answer that.
+    """
+    return not asks_when(question) and not holds_value(question, text)
+
+
 def _hold(lines: Sequence[Sequence[str]], words: Sequence[str], direction: Direction | None) -> Floats:
     """Return how well each line matches each word, from 0 to 1: by a form of the word, or by the closest word in
     meaning.

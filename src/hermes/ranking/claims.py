@@ -35,6 +35,10 @@ REPLACEABLE = frozenset({"drives", "phone"})
 ENDABLE = frozenset({"home", "employer", "work", "has", "drives", "likes"})
 VALUE = r"(?P<value>[^\s,.;:!?，。；：！？()\"“”][^,;!?，。；！？()\"“”\n]{0,60})"
 WHO = r"(?P<who>\b(?:i|we|(?:the )?user)\b|\b(?:my|our) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
+THEY = (
+    r"(?P<who>\b(?:meine?|unsere?|mi|nuestr[oa]|mon|ma|notre) [\w-]+(?-i:(?: [A-ZÀ-Þ][\w-]*)?)|(?-i:\b[A-ZÀ-Þ][\w-]+))"
+)
+"""Somebody else, before a verb in German, Spanish or French."""
 NAME = r"(?-i:[A-ZÀ-Þ][\w-]*)"
 BOSS = r"(?:boss|(?:line )?manager|supervisor|team lead)"
 POST_HELD = r"(?:job|post|position|role)"
@@ -48,22 +52,32 @@ PATTERNS: Mapping[str, Sequence[str]] = {
         rf"{WHOSE} ?(?:lives?|living|resides?|settled(?: down)?) (?:back )?(?:in|at|near) {VALUE}",
         rf"{WHOSE} ?(?:moved|relocated)(?: back| house| out| over| away| down| up)?"
         rf"(?: from (?:[\w-]+ ){{1,3}}?)? ?(?:in)?to (?!an?\b|my\b|our\b){VALUE}",
+        rf"{WHOSE} ?(?:moved|moving) in with (?:my )?[\w-]+ in {VALUE}",
+        rf"{WHOSE} ?moved[.!,:] (?:\d+\w? )?{VALUE}",
         rf"\b(?:my|our) (?:new )?(?:address|{DWELLING}) is (?:now )?(?:in |at )?(?:\d+\w? )?{VALUE}",
         rf"{WHO}{HAVE} (?:found|rented|bought|moved into|got) (?:an?|our|the) (?:\w+ )?{DWELLING}"
         rf"(?: to rent)? in {VALUE}",
         rf"\b(?:wohnen?|leben?) {LATELY}in {VALUE}",
         r"\b(?:bin|sind) (?:\w+ ){0,4}?nach (?P<value>[\w-]+) (?:um)?gezogen",
+        rf"\b(?:bin|sind) umgezogen[.!,:] {VALUE}",
         rf"\b(?:vivo|vivimos|resido) {LATELY}en {VALUE}",
         rf"\b(?:me|nos) (?:he |hemos )?(?:mud\w+|trasladé) a {VALUE}",
         rf"\b(?:j['’]habite|je vis|nous (?:habitons|vivons)) {LATELY}(?:à|a|en|au|aux) {VALUE}",
         rf"\b(?:j['’]ai|on a|nous avons) (?:\w+ )?déménagé (?:à|a|en|au|aux) {VALUE}",
+        rf"{THEY} (?:wohnt|lebt) {LATELY}in {VALUE}",
+        rf"{THEY} ist (?:\w+ ){{0,4}}?nach (?P<value>[\w-]+) (?:um)?gezogen",
+        rf"{THEY} (?:vive|reside) {LATELY}en {VALUE}",
+        rf"{THEY} se (?:ha )?mud(?:ó|ado) a {VALUE}",
+        rf"{THEY} (?:habite|vit) {LATELY}(?:à|a|en|au|aux) {VALUE}",
+        rf"\bI(?:['’]m| am)\b[^.!?;\n]{{1,80}}, (?:now |currently )?(?:living|based) in {VALUE}",
         r"(?:我们?|^)(?:现在|已经|目前|上周|刚)*(?:住在|搬到了?|搬去了?)(?P<value>[^，。！？,.\s]{1,12})",
     ),
     "boss": (
-        rf"\bmy (?:new |current )?{BOSS}(?: now)?(?:['’]s| is)(?: now| called)? (?P<value>{NAME}(?: {NAME})?)",
+        rf"(?:\bmy (?:new |current )?|^(?:the |our )?new ){BOSS}(?: now| at {NAME})?(?:['’]s| is)(?: now| called)?"
+        rf" (?:\w+ )??(?P<value>{NAME}(?: {NAME})?)",
         rf"(?:^|\bi (?:now )?|\bi['’]ll )(?:report(?:ing)?|answer) (?:directly )?to (?P<value>{NAME}(?: {NAME})?)",
         rf"(?P<value>{NAME}(?: {NAME})?)(?:['’]s| is) (?:now )?my (?:new |current )?{BOSS}\b",
-        rf"\b(?:mein chef|meine chefin|mein vorgesetzter|meine vorgesetzte)(?: ist| heißt)(?: jetzt)? "
+        rf"\b(?:meine? (?:neue[rs]? )?(?:chefin|chef|vorgesetzter?))(?: ist| heißt)(?: jetzt)? "
         rf"(?P<value>{NAME}(?: {NAME})?)",
         rf"\bmi (?:jef[ea]|jef[ea] nuev[oa]|nuev[oa] jef[ea])(?: ahora)? (?:es|se llama)(?: ahora)? "
         rf"(?P<value>{NAME}(?: {NAME})?)",
@@ -78,9 +92,14 @@ PATTERNS: Mapping[str, Sequence[str]] = {
     "phone": (
         r"\b(?:my|our|i['’]m on|reach me|call me|ring me|text me|meine?|mi|mon)\b[^.!?\n\d+]{0,40}"
         r"(?P<value>\+?\d[\d ()/-]{6,16}\d)(?!\w)",
+        r"\b(?:new|neue|nueva?|nouveau) (?:[\w-]+ )?(?:number|nummer|numéro|número)\b[^.!?\n\d+]{0,20}"
+        r"(?P<value>\+?\d[\d ()/-]{6,16}\d)(?!\w)",
     ),
     "employer": (
         rf"{WHOSE} ?(?:works?|working)(?: \w+)? (?:at|for) {VALUE}",
+        rf"{WHOSE} ?(?:works?|working) as (?:[\w-]+ ){{1,4}}?(?:at|for) {VALUE}",
+        r"(?:^|[.!] )(?:[A-Za-z-]+ ){1,3}at (?P<value>[A-Z][^,;!?.\n]{1,40}), (?:starting|from)\b",
+        rf"{WHOSE} ?(?:(?:got|was|been) )?(?:promoted|hired|transferred)(?: to|,)? (?:[\w-]+ ){{1,4}}at {VALUE}",
         rf"{WHOSE} ?(?:started(?: working| work| a new job| a job)?|got a (?:new )?job|joined) at {VALUE}",
         rf"(?:^|\bmy )first day at {VALUE}",
         rf"{WHO}{HAVE} (?:taken|got|accepted|landed) (?:an?|the) (?:new )?{POST_HELD}(?: (?:in|as)(?: [\w&-]+){{1,3}})?"
@@ -152,6 +171,9 @@ OWN = tuple(
         rf"\b(?:mi|mis|nuestr[oa]) (?P<noun>(?:\w+ ){{0,2}}?\w+)(?: ahora)? (?:es|son|se llama)(?: ahora)? {VALUE}",
         rf"\b(?:mon|ma|mes|notre) (?P<noun>(?:\w+ ){{0,2}}?\w+) (?:est|sont|s['’]appelle)"
         rf"(?: maintenant| désormais)? {VALUE}",
+        rf"(?:^|[.!] )(?:the )?new (?P<noun>[\w-]+(?: [\w-]+)?)(?: (?:at|in|near|from) (?:[\w-]+ ?){{1,3}})?"
+        rf"(?:['’]s| is)(?: called| named)? {VALUE}",
+        rf"^(?:der|die|das) neue (?P<noun>[\w-]+)(?: (?:in|bei|aus) [\w-]+)? (?:ist|heißt) {VALUE}",
         r"我的(?P<noun>[^\s，。是叫]{1,8}?)(?:现在)?(?:是|叫|改成|变成)(?P<value>[^，。！？]{1,20})",
     )
 )
@@ -186,6 +208,19 @@ NEWNESS = frozenset(
     new old current own little big neue neuer neues alte aktuelle nueva nuevo nouvelle nouveau
     """.split()  # noqa: SIM905
 )
+TITLES = frozenset(
+    """
+    mr mrs ms miss dr doctor prof professor sir principal herr frau señor señora sr sra don doña monsieur madame
+    mme mlle 医生 先生 女士 老师
+    """.split()  # noqa: SIM905
+)
+"""Words before a name, which two people may share."""
+KIN = {
+    form: forms.split()[0]
+    for forms in ("mother mom mum mama mutter madre mamá mère maman", "father dad papa vater padre papá père")
+    for form in forms.split()
+}
+"""People of whom everybody has one, by what they are called, with one name each."""
 SEVERAL = frozenset(
     """
     brother sister sibling friend son daughter child kid cousin aunt uncle niece nephew colleague neighbour
@@ -200,6 +235,7 @@ ENDS = re.compile(
     r"|\bne \w+ plus\b|\bn['’]\w+ plus\b|不再",
     re.IGNORECASE,
 )
+CLAUSE_ENDS = ",;:.!?，；。！？"
 CORRECTS = re.compile(
     r"\bactually\b|\bcorrection\b|\bi (?:meant|was wrong|misspoke)\b|\btold you wrong\b"
     r"|\bgot .{1,30}(?:wrong|muddled|mixed up)\b|\beigentlich\b|\bkorrektur\b|\bich meinte\b|\bhabe mich geirrt\b"
@@ -251,7 +287,8 @@ def compare(older: AttributeClaim, newer: AttributeClaim, *, is_change: bool) ->
     """Return how a later claim ends an earlier one; None if both hold."""
     same = bool(_words(older.value) & _words(newer.value)) or older.value == newer.value
     if newer.kind == LEFT:
-        return "change" if same and not older.is_denied and older.kind in ENDABLE else None
+        is_endable = older.kind in ENDABLE or older.is_own
+        return "change" if same and not older.is_denied and is_endable else None
     if older.attribute != newer.attribute:
         return None
     if older.is_denied != newer.is_denied:
@@ -293,16 +330,22 @@ def corrects(older: str, newer: str) -> bool:
 
 
 def _find_claims(said: str, speaker: str) -> Iterator[AttributeClaim]:
-    is_ended = ENDS.search(said) is not None
     for attribute, pattern in CLAIMS:
         for found in pattern.finditer(said):
             groups, value = found.groupdict(), _clean(found["value"])
             value = NO_DIGIT.sub("", value) if attribute == "phone" else value
             if value and (attribute not in NAMED or value[0].isupper() or not value.isascii() or said.islower()):
-                is_denied = bool(groups.get("not")) or (is_ended and attribute != LEFT)
+                is_denied = bool(groups.get("not")) or (attribute != LEFT and _is_ended(said, found))
                 yield AttributeClaim(_attribute_of(attribute, groups.get("who"), speaker), value, is_denied)
     if AFTER_ALL.search(said) and (stayed := STAYED.search(said)) and (value := _clean(stayed["value"])):
         yield AttributeClaim(_attribute_of("home", stayed["who"], speaker), value)
+
+
+def _is_ended(said: str, found: re.Match[str]) -> bool:
+    """Return True if the clause of a claim says that it does not hold any more."""
+    start = max(said.rfind(end, 0, found.start() + 1) for end in CLAUSE_ENDS) + 1
+    ends = [place for end in CLAUSE_ENDS if (place := said.find(end, found.start("value"))) >= 0]
+    return ENDS.search(said, start, min(ends, default=len(said))) is not None
 
 
 def _find_own(said: str) -> Iterator[AttributeClaim]:
@@ -317,7 +360,10 @@ def _find_own(said: str) -> Iterator[AttributeClaim]:
 
 
 def _attribute_of(attribute: str, who: str | None, speaker: str) -> str:
-    last = (who or "i").lower().split()[-1]
+    words = (who or "i").lower().split()
+    if len(words) > 1 and words[1] in KIN:  # "my mom Irene" is "mom" elsewhere
+        return f"{attribute} of {KIN[words[1]]}"
+    last = KIN.get(words[-1], words[-1])
     is_speaker = last in ("i", "we", "user", speaker)
     return attribute if is_speaker else f"{attribute} of {last}"
 
@@ -330,7 +376,7 @@ def _clean(value: str) -> str:
 
 
 def _words(value: str) -> frozenset[str]:
-    return frozenset(split_words(value)) - EVERY_STOP_WORD
+    return frozenset(split_words(value)) - EVERY_STOP_WORD - TITLES
 
 
 def _topic(text: str) -> frozenset[str]:

@@ -34,15 +34,15 @@ ENGLISH = frozenset(
 )
 GERMAN = frozenset(
     """
-    aber als am an auch auf aus bei das dass dem den der des die du ein eine einem einen einer er es für hat hatte ich
-    ihr im in ist man mein meine meinem meinen mit nach nicht noch nur oder sein seine sich sie sind so über um und uns
-    von vor wann war waren warum was welche welchen welcher wer wie wir wo zu zum zur
+    aber als am an auch auf aus bei das dass dem den der des die du ein eine einem einen einer er es für hat hatte
+    heiße heißen heißt ich ihr im in ist man mein meine meinem meinen mit nach nicht noch nur oder sein seine sich
+    sie sind so über um und uns von vor wann war waren warum was welche welchen welcher wer wie wir wo zu zum zur
     """.split()  # noqa: SIM905
 )
 SPANISH = frozenset(
     """
-    a al como con cuando cuál cuándo cómo de del dónde donde el ella en era es esta este fue ha hay la las le lo los me
-    mi mis o para pero por porque que qué quién se sin sobre su sus te tu un una y ya yo
+    a al como con cuando cuál cuándo cómo de del dónde donde el ella en era es esta este fue ha hay la las le llama
+    llaman llamo lo los me mi mis o para pero por porque que qué quién se sin sobre su sus te tu un una y ya yo
     """.split()  # noqa: SIM905
 )
 STOP_WORDS = (ENGLISH, GERMAN, SPANISH)

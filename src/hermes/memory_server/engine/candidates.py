@@ -24,7 +24,9 @@ from hermes.ranking.words import is_pair
 
 MAX_WORD_CANDIDATES = 250
 MAX_MEANING_CANDIDATES = 120
-"""The number of candidates chosen by words, and by meaning; half as many within one session or author."""
+"""The number of candidates chosen by words, and by meaning; half as many within one session or author, except that an
+author of most messages gets all by meaning.
+"""
 MAX_CHECKED_MESSAGES = 5000
 """The number of closest messages that are checked one by one against a filter. If too few pass, the filter is
 evaluated for all messages instead.
@@ -148,9 +150,8 @@ def _by_meaning(
     if not asked.vector.any():
         return np.zeros(0, dtype=np.int64)
     if allowed is None:
-        return rows.nearest(
-            asked.vector, MAX_MEANING_CANDIDATES if within is None else MAX_MEANING_CANDIDATES // 2, within
-        )
+        is_most = within is None or 2 * len(within) > len(rows)
+        return rows.nearest(asked.vector, MAX_MEANING_CANDIDATES if is_most else MAX_MEANING_CANDIDATES // 2, within)
     wanted = MAX_MEANING_CANDIDATES
     while allowed.known is None and wanted <= MAX_CHECKED_MESSAGES:
         near = np.unique(rows.ids[rows.nearest(asked.vector, wanted, within)])

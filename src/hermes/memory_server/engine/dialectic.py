@@ -93,7 +93,7 @@ def answer(
     chosen = _once([*named, *fitting])[:width]
     hits = find_hits(tx, index, place, question, filters, MESSAGES_PER_WANTED * width)
     stated = [hit for hit in hits if not only_asks(hit.row.content)]
-    about = [hit for hit in stated if hit.is_about]
+    about = [hit for at, hit in enumerate(stated) if hit.is_about or (told and at == 0)]
     said = [hit.row for hit in (about or (stated[:MAX_NEAREST_LINES] if told and not chosen else ()))]
     quoted = [row for row in said if not any(row.content in one.content for one in chosen)][:width]
     quoted = quoted if told else quoted[: MAX_NEAREST_LINES - len(chosen)]

@@ -20,6 +20,7 @@ from hermes.memory_server.engine.sentence_kinds import SECRET
 from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import SearchWords, understand
+from hermes.ranking.admission import lacks_value
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
@@ -33,6 +34,8 @@ FINER_WEIGHT = 0.6
 """The weight of the second embedder's closeness, relative to words and word vectors, for conclusions whose message has
 such a vector.
 """
+LACKING_VALUE_WEIGHT = 0.1
+"""How much lower a conclusion is ranked that lacks a value of the kind that the question asks for."""
 OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
     ("explicit", "## Explicit Observations"),
@@ -163,6 +166,7 @@ def _rank(
     """Return the conclusions that are near enough, the best first, and the view of each."""
     rows = find_brief(tx, dict.fromkeys(hit[0] for hit in hits))
     fits: dict[int, float] = {}
+    lacking: dict[int, float] = {}
     seen: dict[int, View] = {}
     for row_id, closeness, collection, view in hits:
         row = rows.get(row_id)
@@ -176,8 +180,9 @@ def _rank(
             if row_id in finer:
                 fit += FINER_WEIGHT * (finer[row_id][0] - fit)
             fits.setdefault(row_id, fit)
+            lacking.setdefault(row_id, LACKING_VALUE_WEIGHT * lacks_value(asked.text, row.content))
             seen.setdefault(row_id, view)
-    best = sorted(fits, key=lambda row_id: -fits[row_id])
+    best = sorted(fits, key=lambda row_id: lacking[row_id] - fits[row_id])
     return [rows[row_id] for row_id in best if fits[row_id] >= least], seen
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +30,20 @@ from hermes.memory_server.engine.truth import find_changes
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import Allowed, find_withheld, rank_by_words, understand, without_names
 from hermes.memory_server.faults import Invalid
-from hermes.ranking.admission import KNOWN_THRESHOLD, AnswerFeatures, AskedWords, FoundLine, likelihood, read_features
+from hermes.ranking.admission import (
+    KNOWN_THRESHOLD,
+    AnswerFeatures,
+    AskedWords,
+    FoundLine,
+    lacks_value,
+    likelihood,
+    read_features,
+)
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
 from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
-from hermes.ranking.traits import CONFIDENTIAL
+from hermes.ranking.traits import CONFIDENTIAL, is_question, is_request, only_asks
 from hermes.ranking.words import split_speaker, split_words, telling_words
 
 DIFFERENT_SIGNS_LIMIT = 48
@@ -48,8 +57,16 @@ fetched. Checking every candidate beforehand would take many times longer.
 """
 MAX_CHANGES = 5
 """The number of messages in a chain of changes that are followed."""
+MAX_FOLLOWED_MESSAGES = 200
+"""No further changes are followed once this many messages were read for a search."""
 NOBODY = 0
 """The id that stands for no peer: it has no messages and hears none."""
+NO_STATEMENT_WEIGHT, VALUE_WEIGHT = 5.0, 4.0
+"""How much lower a hit is ranked that only asks or requests something, and one that lacks a value of the kind that the
+question asks for. What the reader would keep was tried too: it brought no more right lines first.
+"""
+MAX_STATEMENT_CHARS = 400
+"""Longer texts consist of many sentences and are not weighed."""
 MAX_CACHED_WORDS = 4096
 """The number of words whose directions are cached."""
 Fitting = tuple[int, float, float, AskedWords | None]
@@ -81,15 +98,19 @@ def find_hits(
     """Return the messages that fit best, the best first. Repeated texts come last, and a value that its speaker
     changed later comes after the newer one.
     """
-    looked_at = max(limit, count_looked_at(question.text), 0 if question.finer is None else MAX_COMPARED)
+    is_asked = is_question(question.text)
+    compared = MAX_COMPARED if is_asked or question.finer is not None else 0
+    looked_at = max(limit, count_looked_at(question.text), compared)
     hits = _find_fitting(tx, index, place, question, filters, looked_at)
+    if is_asked:
+        hits = _put_statements_first(question.text, hits)
     said = [SaidText(hit.row.content, hit.row.peer_id, hit.row.created_at) for hit in hits]
     words = telling_words(split_words(question.text))
     ordered = [hits[at] for at in put_newer_first(question.text, words, said)]
     ordered = _put_successors_first(tx, ordered, place, question)
     if find_topic(question.text) == "name":  # it shares no word with "I'm Nina"
         ordered.sort(key=lambda hit: not states("name", hit.row.content))
-    return _put_changes_first(tx, ordered, place, question.text, filters)[:limit]
+    return _once(_put_changes_first(tx, ordered, place, question.text, filters), limit)
 
 
 def is_answered(question: SearchQuestion, hits: Sequence[Hit]) -> bool:
@@ -108,6 +129,24 @@ def read_answer(question: SearchQuestion, hits: Sequence[Hit]) -> AnswerFeatures
     return read_features(hits[0].asked, lines, direction)
 
 
+def _put_statements_first(question: str, hits: list[Hit]) -> list[Hit]:
+    """Sort the first hits by their scores, lowered for those that state nothing or lack what the question asks for."""
+    if not hits or hits[0].asked is None:  # without scores
+        return hits
+    first = hits[:MAX_COMPARED]
+    scores = accumulate((hit.score for hit in first), min)  # repeated texts come last, whatever their score
+    worth = [own + _weigh_statement(question, hit.row.content) for own, hit in zip(scores, first, strict=True)]
+    order = sorted(range(len(first)), key=lambda at: -worth[at])
+    return [*(first[at] for at in order), *hits[MAX_COMPARED:]]
+
+
+def _weigh_statement(question: str, text: str) -> float:
+    if len(text) > MAX_STATEMENT_CHARS:
+        return 0.0
+    tells = not only_asks(text) and not is_request(text)
+    return NO_STATEMENT_WEIGHT * (tells - 1) - VALUE_WEIGHT * lacks_value(question, text)
+
+
 @lru_cache(MAX_CACHED_WORDS)
 def _find_direction(direction: Callable[[str], Vector], word: str) -> Vector:
     return direction(word)
@@ -122,39 +161,54 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
     order = put_successors_first(question.text, question.finer.vector, said)
     close = {found: float(vector @ question.finer.vector) for found, vector in directions.items()}
     compared = [hit._replace(closeness=close.get(hit.row.id)) for hit in hits[:MAX_COMPARED]]
-    return [*(compared[at] for at in order), *hits[MAX_COMPARED:]]
+    best = max((hit.certainty for hit in hits[:1]), default=0.0)  # a successor is as relevant as what it replaced
+    moved = order.index(0) if order else 0
+    first = [compared[at]._replace(certainty=max(compared[at].certainty, best)) for at in order[:moved]]
+    return [*first, *(compared[at] for at in order[moved:]), *hits[MAX_COMPARED:]]
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
     """Put a message that changed another's statement about the question before it, even if it is not among the hits."""
-    found_changes = find_changes(tx, [hit.row.id for hit in hits])
+    rows = {hit.row.id: hit.row for hit in hits}
+    found_changes = _follow_changes(tx, rows, place, filters)
     if not found_changes:
         return hits
-    ids, withheld = {hit.row.id for hit in hits}, find_withheld(question)
-    more = _find_within(tx, {row.newer for row in found_changes} - ids, place, filters)
-    found_changes = [row for row in found_changes if row.newer in ids or row.newer in more]
+    withheld = find_withheld(question)
     known = {hit.row.id: hit._replace(changes=_find_told(hit, found_changes, withheld)) for hit in hits}
     asked = without_names(tx, place.workspace_id, question)
     changed = {
         row.older: row.newer
         for row in found_changes
         if not row.newer_traits & withheld
-        and fits_statement(asked, split_speaker(row.content)[1], known[row.older].row.content)
+        and fits_statement(asked, split_speaker(row.content)[1], rows[row.older].content)
     }
     ordered: dict[int, Hit] = {}
     for hit in known.values():
         chain = {hit.row.id: hit}
         while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
             found = known.get(newer)
-            if found is None and newer in more:
-                found = hit._replace(row=more[newer], changes=())
-            if found is None or newer in chain:
+            if newer in chain:
                 break
+            if found is None:
+                found = hit._replace(row=rows[newer], changes=())
             # It is as relevant as the message that it changed.
             chain[newer] = found._replace(certainty=max(found.certainty, hit.certainty))
         for row_id in reversed(chain):
             ordered.setdefault(row_id, chain[row_id])
     return list(ordered.values())
+
+
+def _follow_changes(tx: Tx, rows: dict[int, Record], place: SearchArea, filters: JsonMap | None) -> list[Record]:
+    """Return the changes of these messages and the changes of those that changed them, which are added to the rows."""
+    followed: list[Record] = []
+    unread = list(rows)
+    while unread and len(rows) < MAX_FOLLOWED_MESSAGES:
+        found = find_changes(tx, unread)
+        more = _find_within(tx, {row.newer for row in found} - rows.keys(), place, filters)
+        rows.update(more)
+        followed += [row for row in found if row.newer in rows]
+        unread = list(more)
+    return followed
 
 
 def _find_told(hit: Hit, found_changes: Sequence[Record], withheld: int) -> tuple[Record, ...]:
