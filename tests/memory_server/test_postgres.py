@@ -248,12 +248,14 @@ async def test_write_whose_answer_is_lost_is_done_once(postgres: Postgres, state
         opened = open_postgres(address(url.replace(str(postgres.port), str(port))))
         await opened.write(lambda tx: append_messages(tx, "w", "s", [draft("first", "p")], AT))
         lost.append(statement)
-        appended = await opened.write(lambda tx: append_messages(tx, "w", "s", [draft("second", "p")], AT))
-        rows = await opened.read(lambda tx: [*tx.execute(select(messages.c.public_id, messages.c.seq))])
+        more = [partial(append_messages, workspace="w", session="s", drafts=[draft(said, "p")], at=AT) for said in "ab"]
+        appended = await asyncio.gather(*(opened.write(append, "w") for append in more))
+        ids = await opened.read(
+            lambda tx: [*tx.execute(select(messages.c.public_id).order_by(messages.c.seq)).scalars()]
+        )
         await opened.close()
     assert lost == []
-    assert len(rows) == 2
-    assert (appended[0].public_id, 2) in [tuple(row) for row in rows]
+    assert ids[1:] == [stored.public_id for [stored] in appended]
 
 
 @pytest.mark.contract("9.7")

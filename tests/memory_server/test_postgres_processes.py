@@ -22,6 +22,7 @@ import psycopg
 import pytest
 from sqlalchemy import func, select
 
+from hermes.errors import StoreError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_postgres
@@ -30,6 +31,8 @@ from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.removal import begin_removal, remove_part
+from hermes.memory_server.engine.workspaces import ensure_workspace
+from hermes.memory_server.faults import Missing
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.losing import LosingTransport
 from tests.memory_server.serving import ROOT, Served, kill, start, stop
@@ -231,4 +234,53 @@ async def test_message_deleted_while_it_is_learnt_from_leaves_nothing(postgres: 
     await asyncio.gather(learning, removing)
     left = select(func.count()).select_from({"representation": conclusions, "summary": summaries}[kind])
     assert await opened.read(lambda tx: tx.execute(left).scalar_one()) == 0
+    await opened.close()
+
+
+@contextmanager
+def workspace_locked(url: str) -> Iterator[None]:
+    """Hold the lock that appends to any workspace wait for."""
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM hermes_memory.workspaces FOR UPDATE")
+        yield
+
+
+@pytest.mark.contract("9.7")
+async def test_appends_that_wait_for_each_other_share_a_commit(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    said = [
+        partial(append_messages, workspace="w", session=f"s{n % 3}", drafts=[draft(f"{n}", "p")], at=AT)
+        for n in range(30)
+    ]
+    await opened.write(said[0], "w")
+    with workspace_locked(url):
+        appending = [asyncio.create_task(opened.write(append, "w")) for append in said[1:]]
+        await asyncio.sleep(0)
+        await asyncio.wait_for(opened.write(lambda tx: ensure_workspace(tx, "other", AT), "other"), 30)
+    await asyncio.gather(*appending)
+    rows = read_all(url, "SELECT content, xmin::text FROM messages ORDER BY id")
+    await opened.close()
+    assert [row[0] for row in rows] == [str(number) for number in range(30)]
+    assert len({row[1] for row in rows}) <= 3
+
+
+@pytest.mark.contract("9.7")
+async def test_write_that_fails_harms_none_that_share_its_commit(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+
+    def append(tx: Tx, said: str) -> None:
+        append_messages(tx, "w", "s", [draft(said, "p")], AT)
+        if said == "refused":
+            raise Missing("Peer", "p", "w")
+        if said == "odd":
+            tx.exec_driver_sql("SELECT 1 / 0")
+
+    await opened.write(partial(append, said="first"), "w")
+    with workspace_locked(url):
+        asked = ["a", "b", "refused", "c", "odd", "d"]
+        appending = [asyncio.create_task(opened.write(partial(append, said=said), "w")) for said in asked]
+        await asyncio.sleep(0)
+    results = await asyncio.gather(*appending, return_exceptions=True)
+    assert [type(result) for result in results] == [*[type(None)] * 2, Missing, type(None), StoreError, type(None)]
+    assert [row[0] for row in read_all(url, "SELECT content FROM messages ORDER BY id")] == ["first", *"abcd"]
     await opened.close()

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from hermes.memory_server.db.postgres_faults import (
     translate,
 )
 from hermes.sqlite.reading import ReadLane, TimedRead
-from hermes.sqlite.scheduling import Threads, scheduled_client
+from hermes.sqlite.scheduling import CallGroups, GroupedCall, Threads, scheduled_client
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -149,6 +149,7 @@ class PostgresDatabase:
         self._readers = Threads(READERS, "postgres reader")
         self._writers = Threads(WRITERS, "postgres writer")
         self._writer = _Writer()
+        self._groups = CallGroups(self._writers, self._write_together)
         self._guard = threading.Lock()
         """Guards the next two attributes."""
         self._tried_again: Counter[str] = Counter()
@@ -187,9 +188,11 @@ class PostgresDatabase:
             if who is not None:
                 who.took(reading.spent)
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a transaction and commit it; run it again after a conflict."""
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:
+        """Run `run` in a transaction and commit it; run it again after a conflict. Heavy clients share none."""
         who = scheduled_client.get()
+        if group is not None and (who is None or who.rank == 0):
+            return await self._groups.run(group, run)
 
         def counted() -> T:
             begun = time.thread_time()
@@ -200,6 +203,25 @@ class PostgresDatabase:
                     who.took(time.thread_time() - begun)
 
         return await self._writers.run(counted, 0 if who is None else who.rank)
+
+    def _write_together(self, calls: Sequence[GroupedCall]) -> None:
+        """Run several writes in one transaction, so that locks are taken and the commit is written once. If one of them
+        fails, each is run alone."""
+        if len(calls) > 1:
+            try:
+                results = self._write(lambda tx: [call.run_with(tx) for call in calls])
+            except (StoreBusyError, StoreUnreachableError) as error:
+                for call in calls:
+                    call.answer.error = error
+                return
+            except Exception as error:  # noqa: BLE001 - rolled back; whose error it is shows when each is run alone
+                log.debug("memory server: %d writes are run apart: %s", len(calls), type(error).__name__)
+            else:
+                for call, result in zip(calls, results, strict=True):
+                    call.answer.result = result
+                return
+        for call in calls:
+            call.answer.work_out(partial(self._write, call.run_with))
 
     def measure(self) -> DatabaseLoad | None:
         pool: Any = self._engine.pool
