@@ -27,12 +27,14 @@ from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_postgres
 from hermes.memory_server.db.tables import conclusions, summaries
+from hermes.memory_server.engine import embedding
 from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from hermes.memory_server.faults import Missing
+from tests.memory_server.embeddings import FavouriteWordEmbedder
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.losing import LosingTransport
 from tests.memory_server.serving import ROOT, Served, kill, start, stop
@@ -284,3 +286,25 @@ async def test_write_that_fails_harms_none_that_share_its_commit(postgres: Postg
     assert [type(result) for result in results] == [*[type(None)] * 2, Missing, type(None), StoreError, type(None)]
     assert [row[0] for row in read_all(url, "SELECT content FROM messages ORDER BY id")] == ["first", *"abcd"]
     await opened.close()
+
+
+@pytest.mark.contract("9.7")
+async def test_second_embedder_hears_of_messages_that_other_processes_write(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(embedding, "QUIET_SECONDS", 0.05)
+    url = postgres.create()
+    there, here = (open_postgres(DatabaseAddress.parse(url, "test")) for _ in range(2))
+    refinement = embedding.Refinement(FavouriteWordEmbedder("kind", "tree"))
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^LISTEN' AND datname = current_database()"
+    async with embedding.refining(there, refinement):
+        while read_all(url, listening) == [(0,)] or not read_all(
+            url, "SELECT 1 FROM meta WHERE name = 'finer_embedder'"
+        ):
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        await here.write(partial(append_messages, workspace="w", session="s", drafts=[draft("A tree.", "p")], at=AT))
+        while not read_all(url, "SELECT 1 FROM finer_vectors"):
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+    await there.close()
+    await here.close()

@@ -154,6 +154,7 @@ class PostgresDatabase:
         """Guards the next two attributes."""
         self._tried_again: Counter[str] = Counter()
         self._is_out = False
+        self._watchers: list[Callable[[], object]] = []
         self._closed = threading.Event()
         try:
             while self._prepare(prepare):
@@ -230,7 +231,9 @@ class PostgresDatabase:
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Call `wake`, in a thread of this database, whenever any process queues work."""
-        threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
+        self._watchers.append(wake)
+        if len(self._watchers) == 1:
+            threading.Thread(target=self._listen, name="postgres listener", daemon=True).start()
 
     async def index_vectors(self, scope: VectorScope | None) -> None:
         from hermes.memory_server.db.postgres_neighbours import index_scope
@@ -365,8 +368,8 @@ class PostgresDatabase:
         """Return the address as the driver accepts it."""
         return self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
-    def _listen(self, wake: Callable[[], object]) -> None:
-        """Wake the workers on notifications until closed. Without a connection, workers find work by polling."""
+    def _listen(self) -> None:
+        """Wake the watchers on notifications until closed. Without a connection, workers find work by polling."""
         url = self._plain_url()
         while not self._closed.is_set():
             try:
@@ -374,7 +377,8 @@ class PostgresDatabase:
                     connection.execute(f"LISTEN {CHANNEL}")
                     while not self._closed.is_set():
                         for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
-                            wake()
+                            for wake in self._watchers:
+                                wake()
             except psycopg.Error:
                 self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction reports the outage
             except RuntimeError:  # the worker's event loop is closed
