@@ -110,16 +110,16 @@ def ask(url: str, workspace: str, kind: str, seconds: float, number: int) -> lis
     return taken
 
 
-def fill(url: str, workspace: str, talks: Sequence[int]) -> int:
-    """Write these conversations."""
+def fill(url: str, workspace: str, talks: Sequence[int], size: int) -> int:
+    """Write conversations of `size` messages; return the number of messages."""
     caller = Caller(url, workspace)
     CHANCE.seed(talks[0])
     for talk in talks:
-        for start in range(0, TALK_SIZE, BATCH_SIZE):
-            said = [f"I keep item {talk * TALK_SIZE + start + number} in {words(22)}." for number in range(BATCH_SIZE)]
-            given = [{"content": text, "peer_id": f"p{talk}"} for text in said]
+        for start in range(0, size, BATCH_SIZE):
+            numbers = range(talk * size + start, talk * size + min(start + BATCH_SIZE, size))
+            given = [{"content": f"I keep item {number} in {words(22)}.", "peer_id": f"p{talk}"} for number in numbers]
             caller.post(f"/sessions/s{talk}/messages", {"messages": given})
-    return TALK_SIZE * len(talks)
+    return size * len(talks)
 
 
 def prepare(url: str, workspace: str, talks: int) -> None:
@@ -182,7 +182,8 @@ def write_all(storage: str, url: str, workspace: str, messages: int) -> None:
     begun = time.monotonic()
     with ProcessPoolExecutor(FILLER_COUNT, multiprocessing.get_context("spawn")) as pool:
         parts = [range(talks)[start::FILLER_COUNT] for start in range(FILLER_COUNT)]
-        written = sum(pool.map(fill, [url] * FILLER_COUNT, [workspace] * FILLER_COUNT, parts))
+        fillers = [pool.submit(fill, url, workspace, part, max(messages // talks, 1)) for part in parts]
+        written = sum(filler.result() for filler in fillers)
     rate = written / (time.monotonic() - begun)
     print(f"  {storage:<12} {written:,} messages, {BATCH_SIZE} at a time: {rate:,.0f} messages/s", flush=True)  # noqa: T201
 
