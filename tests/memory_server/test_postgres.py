@@ -437,26 +437,6 @@ async def test_migration_holds_nobody_up_while_others_use_its_table(
     await opened.close()
 
 
-@pytest.mark.contract("9.7")
-async def test_missing_index_is_made_beside_those_who_write(postgres: Postgres) -> None:
-    opened = open_postgres(address(url := postgres.create()))
-    say = partial(append_messages, workspace="w", session="s", drafts=[draft("meanwhile", "p")], at=AT)
-    await opened.write(say)
-    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('hermes_memory.messages_by_peer')"
-    with psycopg.connect(url, autocommit=True) as watcher:
-        watcher.execute("DROP INDEX hermes_memory.messages_by_peer")
-        with psycopg.connect(url) as writer:
-            writer.execute("UPDATE hermes_memory.messages SET metadata = metadata")
-            upgraded = asyncio.create_task(asyncio.to_thread(open_postgres, address(url)))
-            while watcher.execute(valid.encode()).fetchone() != (False,):
-                await asyncio.to_thread(threading.Event().wait, 0.01)
-            await asyncio.wait_for(opened.write(partial(say, session="t")), 20)
-            assert not upgraded.done()
-        await (await upgraded).close()
-        assert watcher.execute(valid.encode()).fetchone() == (True,)
-    await opened.close()
-
-
 def test_newer_migrations_make_indexes_the_slow_way_alone() -> None:
     newer = [path for path in schema.MIGRATIONS.glob("versions/v*.py") if path.name > "v0019_rereading.py"]
     assert not [path.name for path in newer if "create_index" in path.read_text() or "CREATE INDEX" in path.read_text()]

@@ -308,3 +308,23 @@ async def test_second_embedder_hears_of_messages_that_other_processes_write(
             await asyncio.to_thread(threading.Event().wait, 0.01)
     await there.close()
     await here.close()
+
+
+@pytest.mark.contract("9.7")
+async def test_missing_index_is_made_beside_those_who_write(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    say = partial(append_messages, workspace="w", session="s", drafts=[draft("meanwhile", "p")], at=AT)
+    await opened.write(say)
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('hermes_memory.messages_by_peer')"
+    with psycopg.connect(url, autocommit=True) as watcher:
+        watcher.execute("DROP INDEX hermes_memory.messages_by_peer")
+        with psycopg.connect(url) as writer:
+            writer.execute("UPDATE hermes_memory.messages SET metadata = metadata")
+            upgraded = asyncio.create_task(asyncio.to_thread(open_postgres, DatabaseAddress.parse(url, "test")))
+            while watcher.execute(valid.encode()).fetchone() != (False,):
+                await asyncio.to_thread(threading.Event().wait, 0.01)
+            await asyncio.wait_for(opened.write(partial(say, session="t")), 20)
+            assert not upgraded.done()
+        await (await upgraded).close()
+        assert watcher.execute(valid.encode()).fetchone() == (True,)
+    await opened.close()
