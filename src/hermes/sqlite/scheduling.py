@@ -202,8 +202,8 @@ class CallGroups:
     """Groups of calls. One thread at a time works on a group and takes all calls that wait; between two batches other
     work has its turn."""
 
-    def __init__(self, threads: Threads, work: Callable[[Sequence[GroupedCall]], None]) -> None:
-        """`work` stores the results of a batch in its calls; it must not raise."""
+    def __init__(self, threads: Threads, work: Callable[[Sequence[GroupedCall]], int]) -> None:
+        """`work` stores results in the first calls of a batch and returns their number; it must not raise."""
         self._threads, self._work = threads, work
         self._waiting: dict[str, list[GroupedCall]] = {}
         """The waiting calls of each group that a thread works on, or will."""
@@ -228,9 +228,11 @@ class CallGroups:
     def _run_batch(self, group: str) -> None:
         """Run the calls that wait. If more came meanwhile, queue up again behind other work."""
         while batch := self._take(group):
-            self._work([call for call in batch if not call.answer.caller.cancelled()])
-            hand_back([call.answer for call in batch])
+            wanted = [call for call in batch if not call.answer.caller.cancelled()]
+            done = self._work(wanted)
+            hand_back([call.answer for call in wanted[:done]])
             with self._guard:
+                self._waiting[group][:0] = wanted[done:]
                 if not self._waiting[group]:
                     del self._waiting[group]
                     return

@@ -83,6 +83,8 @@ INSERT INTO {SCHEMA}.commits (writer, number, at) VALUES (%s, 0, now())
 ON CONFLICT (writer) DO UPDATE SET at = excluded.at RETURNING number
 """
 """Waits until a transaction of this writer has ended. A query would not see one that has just inserted the row."""
+MAX_GROUP_SECONDS = 0.25
+"""How long a transaction of several writes takes up more of them: other processes wait for its locks."""
 QUEUED = "queued_jobs"
 """Marks a transaction that queued jobs."""
 
@@ -205,24 +207,25 @@ class PostgresDatabase:
 
         return await self._writers.run(counted, 0 if who is None else who.rank)
 
-    def _write_together(self, calls: Sequence[GroupedCall]) -> None:
-        """Run several writes in one transaction, so that locks are taken and the commit is written once. If one of them
-        fails, each is run alone."""
+    def _write_together(self, calls: Sequence[GroupedCall]) -> int:
+        """Run several writes in one transaction, so that locks are taken and the commit is written once. Return how
+        many it took. If one of them fails, each is run alone."""
         if len(calls) > 1:
             try:
-                results = self._write(lambda tx: [call.run_with(tx) for call in calls])
+                results = self._write(partial(_run_some, calls))
             except (StoreBusyError, StoreUnreachableError) as error:
                 for call in calls:
                     call.answer.error = error
-                return
+                return len(calls)
             except Exception as error:  # noqa: BLE001 - rolled back; whose error it is shows when each is run alone
                 log.debug("memory server: %d writes are run apart: %s", len(calls), type(error).__name__)
             else:
-                for call, result in zip(calls, results, strict=True):
+                for call, result in zip(calls, results, strict=False):
                     call.answer.result = result
-                return
+                return len(results)
         for call in calls:
             call.answer.work_out(partial(self._write, call.run_with))
+        return len(calls)
 
     def measure(self) -> DatabaseLoad | None:
         pool: Any = self._engine.pool
@@ -383,6 +386,15 @@ class PostgresDatabase:
                 self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction reports the outage
             except RuntimeError:  # the worker's event loop is closed
                 return
+
+
+def _run_some(calls: Sequence[GroupedCall], tx: Tx) -> list[Any]:
+    """Return the results of the first of these calls, of as many as MAX_GROUP_SECONDS allow."""
+    end = time.monotonic() + MAX_GROUP_SECONDS
+    results = [calls[0].run_with(tx)]
+    while len(results) < len(calls) and time.monotonic() < end:
+        results.append(calls[len(results)].run_with(tx))
+    return results
 
 
 def create_postgres_engine(address: DatabaseAddress, connections: int) -> Engine:
