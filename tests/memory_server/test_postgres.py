@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -197,12 +197,13 @@ def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None =
     unheard = [] if swallowed is None else swallowed
 
     def carry(client: socket.socket) -> None:
-        with client, suppress(OSError):
-            server = socket.create_connection(("127.0.0.1", port))
+        with client, suppress(OSError), ExitStack() as stack:
+            server = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             threading.Thread(target=_answer, args=(server, client), daemon=True).start()
             while data := client.recv(65536):
                 if unheard and unheard[0] in data:
                     unheard.pop(0)
+                    stack.pop_all()
                     open_ends.append(server)
                     client.shutdown(socket.SHUT_RDWR)
                     return
@@ -211,8 +212,7 @@ def losing_answers(port: int, lost: list[bytes], swallowed: list[bytes] | None =
                     lost.pop(0)
                     client.shutdown(socket.SHUT_RDWR)
                     break
-            with server:
-                server.shutdown(socket.SHUT_RDWR)
+            server.shutdown(socket.SHUT_RDWR)
 
     open_ends: list[socket.socket] = []
 
