@@ -24,7 +24,8 @@ from hermes.memory_server.engine.word_vectors import WordVectors
 
 SIZES = (22_000, 200_000, 1_000_000)
 START_EPOCH_MICROSECONDS = 1_700_000_000_000_000
-ROOT = "/v3/workspaces/large"
+WORKSPACE = "large"
+ROOT = f"/v3/workspaces/{WORKSPACE}"
 
 
 async def fill(folder: Path, size: int) -> None:
@@ -39,7 +40,7 @@ async def fill(folder: Path, size: int) -> None:
         ready = await prepare_drafts(embedder, drafts)
         await database.write(
             lambda tx, ready=ready, start=start: append_messages(
-                tx, "large", f"s{start // TALK_SIZE}", ready, START_EPOCH_MICROSECONDS + start
+                tx, WORKSPACE, f"s{start // TALK_SIZE}", ready, START_EPOCH_MICROSECONDS + start
             )  # type: ignore[misc]
         )
     await database.close()

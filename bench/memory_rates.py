@@ -2,16 +2,17 @@
 
     python -m bench.memory_rates [--messages 20000] [--processes 1,2,4] [--seconds 10] [--migrate] [BASE_URL]
 
-It fills one workspace in a folder, then the same one in PostgreSQL (the one that comes with the tests, with `fsync` on,
-or `--database URL`), and asks servers that do no background work, beside one worker. With BASE_URL the server there is
-asked too, as it stands, such as Honcho's own. Every client is a process with one connection that waits for each answer.
-`--migrate` also moves the folder's memory into another database and back into another folder, and prints the rows per
-second.
+It fills one workspace in a folder, asks servers that do no background work, beside one worker, moves that memory to
+PostgreSQL (the one that comes with the tests, with `fsync` on, or `--database URL`), and asks such servers there.
+`--migrate` also moves it back. With BASE_URL the server there is filled and asked too, as it stands, such as Honcho's
+own; `--url-only` asks no other. HONCHO_API_KEY holds its key. Only Honcho's public API is used. Every client is a
+process with one connection that waits for each answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import multiprocessing
@@ -31,7 +32,8 @@ from urllib.parse import urlsplit
 import psycopg
 from honcho import Honcho
 
-from bench.memory_server import CHANCE, CLIENT_COUNT, TALK_SIZE, resident, serve, wait_until_learnt, words
+from bench import large
+from bench.memory_server import API_KEY, CHANCE, CLIENT_COUNT, TALK_SIZE, resident, serve, wait_until_learnt, words
 from bench.table import RESULTS
 from hermes.memory_server.db.neighbours import EXACT_ROWS
 from tests.postgres import running_postgres
@@ -43,7 +45,9 @@ BATCH_SIZE = 100
 FILLER_COUNT = 4
 WARM_SECONDS = 120.0
 """Longest time for a new server to fill its caches."""
-HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer unused"}
+SUMMARY_SECONDS = 900.0
+"""Longest wait for the summaries of a new workspace."""
+HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {API_KEY}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class Caller:
 
     def __init__(self, url: str, workspace: str) -> None:
         parts = urlsplit(url)
-        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname or "", parts.port, timeout=600)
         self._base = f"{parts.path.rstrip('/')}/v3/workspaces/{workspace}"
 
     def post(self, path: str, body: object) -> object:
@@ -105,21 +110,21 @@ def ask(url: str, workspace: str, kind: str, seconds: float, number: int) -> lis
     return taken
 
 
-def fill(url: str, workspace: str, talks: Sequence[int]) -> int:
-    """Write these conversations."""
+def fill(url: str, workspace: str, talks: Sequence[int], size: int) -> int:
+    """Write conversations of `size` messages; return the number of messages."""
     caller = Caller(url, workspace)
     CHANCE.seed(talks[0])
     for talk in talks:
-        for start in range(0, TALK_SIZE, BATCH_SIZE):
-            said = [f"I keep item {talk * TALK_SIZE + start + number} in {words(22)}." for number in range(BATCH_SIZE)]
-            given = [{"content": text, "peer_id": f"p{talk}"} for text in said]
+        for start in range(0, size, BATCH_SIZE):
+            numbers = range(talk * size + start, talk * size + min(start + BATCH_SIZE, size))
+            given = [{"content": f"I keep item {number} in {words(22)}.", "peer_id": f"p{talk}"} for number in numbers]
             caller.post(f"/sessions/s{talk}/messages", {"messages": given})
-    return TALK_SIZE * len(talks)
+    return size * len(talks)
 
 
 def prepare(url: str, workspace: str, talks: int) -> None:
     """Create what other servers need before the first message."""
-    honcho = Honcho(workspace_id=workspace, base_url=url, api_key="unused")
+    honcho = Honcho(workspace_id=workspace, base_url=url, api_key=API_KEY)
     for talk in range(talks):
         honcho.session(f"s{talk}", metadata={}).add_peers([honcho.peer(f"p{talk}", metadata={})])
 
@@ -146,7 +151,7 @@ def measure(storage: str, urls: Sequence[str], workspace: str, messages: int, se
     rates: list[Rate] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(CLIENT_COUNT, context) as pool:
-        honcho = Honcho(workspace_id=workspace, base_url=urls[0], api_key="unused")
+        honcho = Honcho(workspace_id=workspace, base_url=urls[0], api_key=API_KEY)
         for kind in reversed(KINDS):
             for length in (1.0, seconds):  # the first fills what is kept in memory
                 begun = [pool.submit(ask, urls[n % len(urls)], workspace, kind, length, n) for n in range(CLIENT_COUNT)]
@@ -177,7 +182,8 @@ def write_all(storage: str, url: str, workspace: str, messages: int) -> None:
     begun = time.monotonic()
     with ProcessPoolExecutor(FILLER_COUNT, multiprocessing.get_context("spawn")) as pool:
         parts = [range(talks)[start::FILLER_COUNT] for start in range(FILLER_COUNT)]
-        written = sum(pool.map(fill, [url] * FILLER_COUNT, [workspace] * FILLER_COUNT, parts))
+        fillers = [pool.submit(fill, url, workspace, part, max(messages // talks, 1)) for part in parts]
+        written = sum(filler.result() for filler in fillers)
     rate = written / (time.monotonic() - begun)
     print(f"  {storage:<12} {written:,} messages, {BATCH_SIZE} at a time: {rate:,.0f} messages/s", flush=True)  # noqa: T201
 
@@ -192,24 +198,53 @@ def wait_for_index(database: str) -> None:
     print(f"  index of vectors made after {time.monotonic() - begun:.0f} s", flush=True)  # noqa: T201
 
 
+def fill_folder(folder: str, messages: int) -> None:
+    """Write the messages into a folder, without a server and without conclusions."""
+    begun = time.monotonic()
+    asyncio.run(large.fill(Path(folder), messages))
+    rate = messages / (time.monotonic() - begun)
+    print(f"  {messages:,} messages written to a folder, {rate:,.0f} messages/s", flush=True)  # noqa: T201
+
+
 def measure_storage(storage: Storage, folder: str, chosen: argparse.Namespace) -> list[Rate]:
-    """Fill a storage, then return a row for each number of processes and kind of request."""
-    workspace = f"bench-{uuid.uuid4().hex[:8]}"
+    """Return a row for each number of processes and kind of request."""
     with serving(storage, folder, 1) as [(_, url)]:
-        write_all(storage.name, url, workspace, chosen.messages)
-        wait_until_learnt(Honcho(workspace_id=workspace, base_url=url, api_key="unused"))
-        warm([url], workspace)
+        wait_until_learnt(Honcho(workspace_id=large.WORKSPACE, base_url=url, api_key=API_KEY), SUMMARY_SECONDS)
+        warm([url], large.WORKSPACE)
         if storage.options and chosen.messages > EXACT_ROWS:
             wait_for_index(storage.options[-1])
     rates: list[Rate] = []
     for processes in chosen.processes:
         with serving(storage, folder, processes) as servers:
             urls = [url for _, url in servers]
-            warm(urls, workspace)
-            rates += measure(storage.name, urls, workspace, chosen.messages, chosen.seconds)
+            warm(urls, large.WORKSPACE)
+            rates += measure(storage.name, urls, large.WORKSPACE, chosen.messages, chosen.seconds)
             memory = max(resident(pid) for pid, _ in servers)
             print(f"  {storage.name:<12} {processes} × resident {memory:.0f} MB at most", flush=True)  # noqa: T201
     return rates
+
+
+def measure_local(chosen: argparse.Namespace) -> list[Rate]:
+    """Return the rows of a folder, and of PostgreSQL with the same memory."""
+    with ExitStack() as stack:
+        folders = [stack.enter_context(tempfile.TemporaryDirectory(dir=Path(__file__).parent)) for _ in range(3)]
+        server = stack.enter_context(running_postgres("fsync=on", "shared_buffers=256MB"))
+        database = chosen.database or server.create()
+        fill_folder(folders[0], chosen.messages)
+        rates = measure_storage(Storage("SQLite", ()), folders[0], chosen)
+        migrate(folders[0], database)
+        rates += measure_storage(Storage("PostgreSQL", ("--database", database)), folders[1], chosen)
+        if chosen.migrate:
+            migrate(database, folders[2])
+    return rates
+
+
+def measure_url(chosen: argparse.Namespace) -> list[Rate]:
+    """Return the rows of the server at BASE_URL, in a new workspace."""
+    workspace = f"bench-{uuid.uuid4().hex[:8]}"
+    write_all("elsewhere", chosen.url, workspace, chosen.messages)
+    wait_until_learnt(Honcho(workspace_id=workspace, base_url=chosen.url, api_key=API_KEY))
+    return measure("elsewhere", [chosen.url], workspace, chosen.messages, chosen.seconds)
 
 
 def migrate(source: str, target: str) -> None:
@@ -227,29 +262,16 @@ def migrate(source: str, target: str) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--messages", type=int, default=20_000, help="1000000 takes about an hour")
+    options.add_argument("--messages", type=int, default=20_000, help="1000000 takes about half an hour")
     options.add_argument("--processes", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4])
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("--database", help="an empty database, without a password in the URL")
     options.add_argument("--migrate", action="store_true")
+    options.add_argument("--url-only", action="store_true")
     options.add_argument("url", nargs="?")
     chosen = options.parse_args()
-    rates: list[Rate] = []
-    with ExitStack() as stack:
-        folders = [stack.enter_context(tempfile.TemporaryDirectory(dir=Path(__file__).parent)) for _ in range(3)]
-        server = stack.enter_context(running_postgres("fsync=on", "shared_buffers=256MB"))
-        database = chosen.database or server.create()
-        rates += measure_storage(Storage("SQLite", ()), folders[0], chosen)
-        if chosen.migrate:
-            moved = server.create()
-            migrate(folders[0], moved)
-            migrate(moved, folders[2])
-        rates += measure_storage(Storage("PostgreSQL", ("--database", database)), folders[1], chosen)
-        if chosen.url:
-            workspace = f"bench-{uuid.uuid4().hex[:8]}"
-            write_all("elsewhere", chosen.url, workspace, chosen.messages)
-            wait_until_learnt(Honcho(workspace_id=workspace, base_url=chosen.url, api_key="unused"))
-            rates += measure("elsewhere", [chosen.url], workspace, chosen.messages, chosen.seconds)
+    rates = [] if chosen.url_only else measure_local(chosen)
+    rates += measure_url(chosen) if chosen.url else []
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "memory_rates.json").write_text(json.dumps([asdict(rate) for rate in rates], indent=2), encoding="utf-8")
 

@@ -1,6 +1,7 @@
 """Measures the memory server through the official SDK: `python -m bench.memory_server [BASE_URL]`.
 
-Without an address it serves a new folder and also reports the cold start, the memory and the disk usage.
+Without an address it serves a new folder and also reports the cold start, the memory and the disk usage. Any Honcho v3
+can be asked; HONCHO_API_KEY holds its key.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ TALK_SIZE = 1000
 """Messages in one session, all by one peer, so that conversations and people keep their size while the workspace
 grows."""
 CLIENT_COUNT = 16
+API_KEY = os.environ.get("HONCHO_API_KEY") or "unused"
 LEARNING_TIMEOUT_SECONDS = 60.0
 """Longest wait for background work."""
 CHANCE = random.Random(7)
@@ -108,7 +110,7 @@ def _text(number: int) -> str:
 
 
 def _at_size(url: str, size: int, floor: Row) -> list[Row]:
-    honcho = Honcho(workspace_id=f"bench-{uuid.uuid4().hex[:8]}", base_url=url, api_key="unused")
+    honcho = Honcho(workspace_id=f"bench-{uuid.uuid4().hex[:8]}", base_url=url, api_key=API_KEY)
     rows = [summarise(f"add 100, N = {size:,}", _fill(honcho, size), floor)]
     wait_until_learnt(honcho)
     peer, bob = honcho.peer("p0"), honcho.peer("bob")
@@ -163,7 +165,7 @@ def wait_until_learnt(honcho: Honcho, seconds: float = LEARNING_TIMEOUT_SECONDS)
 
 def _together(url: str, workspace: str, size: int, name: str, bind: Callable[[Honcho, int], Any]) -> Row:
     """Run many clients in parallel; the row's name has the calls per second."""
-    clients = [Honcho(workspace_id=workspace, base_url=url, api_key="unused") for _ in range(CLIENT_COUNT)]
+    clients = [Honcho(workspace_id=workspace, base_url=url, api_key=API_KEY) for _ in range(CLIENT_COUNT)]
     calls = [bind(client, number) for number, client in enumerate(clients)]
     author = clients[0].peer("p0")
 

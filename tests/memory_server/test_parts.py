@@ -35,9 +35,9 @@ class Counted(SqliteFile):
 
     writes = 0
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:
         self.writes += 1
-        return await super().write(run)
+        return await super().write(run, group)
 
 
 @pytest_asyncio.fixture

@@ -22,14 +22,19 @@ import psycopg
 import pytest
 from sqlalchemy import func, select
 
+from hermes.errors import StoreError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_postgres
 from hermes.memory_server.db.tables import conclusions, summaries
+from hermes.memory_server.engine import embedding
 from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.removal import begin_removal, remove_part
+from hermes.memory_server.engine.workspaces import ensure_workspace
+from hermes.memory_server.faults import Missing
+from tests.memory_server.embeddings import FavouriteWordEmbedder
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.losing import LosingTransport
 from tests.memory_server.serving import ROOT, Served, kill, start, stop
@@ -231,4 +236,95 @@ async def test_message_deleted_while_it_is_learnt_from_leaves_nothing(postgres: 
     await asyncio.gather(learning, removing)
     left = select(func.count()).select_from({"representation": conclusions, "summary": summaries}[kind])
     assert await opened.read(lambda tx: tx.execute(left).scalar_one()) == 0
+    await opened.close()
+
+
+@contextmanager
+def workspace_locked(url: str) -> Iterator[None]:
+    """Hold the lock that appends to any workspace wait for."""
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM hermes_memory.workspaces FOR UPDATE")
+        yield
+
+
+@pytest.mark.contract("9.7")
+async def test_appends_that_wait_for_each_other_share_a_commit(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    said = [
+        partial(append_messages, workspace="w", session=f"s{n % 3}", drafts=[draft(f"{n}", "p")], at=AT)
+        for n in range(30)
+    ]
+    await opened.write(said[0], "w")
+    with workspace_locked(url):
+        appending = [asyncio.create_task(opened.write(append, "w")) for append in said[1:]]
+        await asyncio.sleep(0)
+        await asyncio.wait_for(opened.write(lambda tx: ensure_workspace(tx, "other", AT), "other"), 30)
+    await asyncio.gather(*appending)
+    rows = read_all(url, "SELECT content, xmin::text FROM messages ORDER BY id")
+    await opened.close()
+    assert [row[0] for row in rows] == [str(number) for number in range(30)]
+    assert len({row[1] for row in rows}) <= 3
+
+
+@pytest.mark.contract("9.7")
+async def test_write_that_fails_harms_none_that_share_its_commit(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+
+    def append(tx: Tx, said: str) -> None:
+        append_messages(tx, "w", "s", [draft(said, "p")], AT)
+        if said == "refused":
+            raise Missing("Peer", "p", "w")
+        if said == "odd":
+            tx.exec_driver_sql("SELECT 1 / 0")
+
+    await opened.write(partial(append, said="first"), "w")
+    with workspace_locked(url):
+        asked = ["a", "b", "refused", "c", "odd", "d"]
+        appending = [asyncio.create_task(opened.write(partial(append, said=said), "w")) for said in asked]
+        await asyncio.sleep(0)
+    results = await asyncio.gather(*appending, return_exceptions=True)
+    assert [type(result) for result in results] == [*[type(None)] * 2, Missing, type(None), StoreError, type(None)]
+    assert [row[0] for row in read_all(url, "SELECT content FROM messages ORDER BY id")] == ["first", *"abcd"]
+    await opened.close()
+
+
+@pytest.mark.contract("9.7")
+async def test_second_embedder_hears_of_messages_that_other_processes_write(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(embedding, "QUIET_SECONDS", 0.05)
+    url = postgres.create()
+    there, here = (open_postgres(DatabaseAddress.parse(url, "test")) for _ in range(2))
+    refinement = embedding.Refinement(FavouriteWordEmbedder("kind", "tree"))
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^LISTEN' AND datname = current_database()"
+    async with embedding.refining(there, refinement):
+        while read_all(url, listening) == [(0,)] or not read_all(
+            url, "SELECT 1 FROM meta WHERE name = 'finer_embedder'"
+        ):
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+        await here.write(partial(append_messages, workspace="w", session="s", drafts=[draft("A tree.", "p")], at=AT))
+        while not read_all(url, "SELECT 1 FROM finer_vectors"):
+            await asyncio.to_thread(threading.Event().wait, 0.01)
+    await there.close()
+    await here.close()
+
+
+@pytest.mark.contract("9.7")
+async def test_missing_index_is_made_beside_those_who_write(postgres: Postgres) -> None:
+    opened = open_postgres(DatabaseAddress.parse(url := postgres.create(), "test"))
+    say = partial(append_messages, workspace="w", session="s", drafts=[draft("meanwhile", "p")], at=AT)
+    await opened.write(say)
+    valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('hermes_memory.messages_by_peer')"
+    with psycopg.connect(url, autocommit=True) as watcher:
+        watcher.execute("DROP INDEX hermes_memory.messages_by_peer")
+        with psycopg.connect(url) as writer:
+            writer.execute("UPDATE hermes_memory.messages SET metadata = metadata")
+            upgraded = asyncio.create_task(asyncio.to_thread(open_postgres, DatabaseAddress.parse(url, "test")))
+            while watcher.execute(valid.encode()).fetchone() != (False,):
+                await asyncio.to_thread(threading.Event().wait, 0.01)
+            await asyncio.wait_for(opened.write(partial(say, session="t")), 20)
+            assert not upgraded.done()
+        await (await upgraded).close()
+        assert watcher.execute(valid.encode()).fetchone() == (True,)
     await opened.close()

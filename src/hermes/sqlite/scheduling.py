@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -115,6 +116,12 @@ class Threads:
         """Return the result of `run` in one of the threads. If this is cancelled before a thread took it, it never
         runs."""
         answer = awaited_result()
+        self.submit(run, rank, answer)
+        done: asyncio.Future[T] = answer.caller
+        return await done
+
+    def submit(self, run: Callable[[], object], rank: int, answer: ThreadResult) -> None:
+        """Queue a call whose result `answer` receives."""
         with self._guard:
             if self._ended:
                 raise RuntimeError("the threads have ended")
@@ -125,8 +132,6 @@ class Threads:
             # Inside the guard: if `end` ran before the push, no thread would ever take this call.
             heapq.heappush(self._waiting, (rank, next(self._numbers), answer, run))
             self._news.put(True)
-        done: asyncio.Future[T] = answer.caller
-        return await done
 
     def end(self) -> None:
         """Finish queued work, then stop. Safe to call twice."""
@@ -173,6 +178,74 @@ class Threads:
 
 
 _QueuedRead = tuple[int, int, ThreadResult, Callable[[], Any]]
+MAX_GROUPED_CALLS = 128
+
+
+class GroupedCall(Struct):
+    """A call that may run together with others of its group."""
+
+    run: Callable[[Any], Any]
+    answer: ThreadResult
+    who: ScheduledClient | None
+
+    def run_with(self, tx: Any) -> Any:
+        """Run the call, and count its CPU time for its client."""
+        begun = time.thread_time()
+        try:
+            return self.run(tx)
+        finally:
+            if self.who is not None:
+                self.who.took(time.thread_time() - begun)
+
+
+class CallGroups:
+    """Groups of calls. One thread at a time works on a group and takes all calls that wait; between two batches other
+    work has its turn."""
+
+    def __init__(self, threads: Threads, work: Callable[[Sequence[GroupedCall]], int]) -> None:
+        """`work` stores results in the first calls of a batch and returns their number; it must not raise."""
+        self._threads, self._work = threads, work
+        self._waiting: dict[str, list[GroupedCall]] = {}
+        """The waiting calls of each group that a thread works on, or will."""
+        self._guard = threading.Lock()
+
+    async def run(self, group: str, run: Callable[[Any], T]) -> T:
+        """Return the result of `run`, which a thread runs with the others that wait in this group."""
+        call = GroupedCall(run, awaited_result(), scheduled_client.get())
+        with self._guard:
+            if group in self._waiting:
+                self._waiting[group].append(call)
+            else:
+                self._submit(group, call)
+                self._waiting[group] = [call]
+        done: asyncio.Future[T] = call.answer.caller
+        return await done
+
+    def _submit(self, group: str, first: GroupedCall) -> None:
+        loop = first.answer.loop
+        self._threads.submit(partial(self._run_batch, group), 0, ThreadResult(loop, loop.create_future()))
+
+    def _run_batch(self, group: str) -> None:
+        """Run the calls that wait. If more came meanwhile, queue up again behind other work."""
+        while batch := self._take(group):
+            wanted = [call for call in batch if not call.answer.caller.cancelled()]
+            done = self._work(wanted)
+            hand_back([call.answer for call in wanted[:done]])
+            with self._guard:
+                self._waiting[group][:0] = wanted[done:]
+                if not self._waiting[group]:
+                    del self._waiting[group]
+                    return
+                with suppress(RuntimeError):  # the threads are ending: this one does the rest
+                    self._submit(group, self._waiting[group][0])
+                    return
+
+    def _take(self, group: str) -> list[GroupedCall]:
+        with self._guard:
+            waiting = self._waiting[group]
+            batch = waiting[:MAX_GROUPED_CALLS]
+            del waiting[:MAX_GROUPED_CALLS]
+            return batch
 
 
 class Turn:

@@ -118,7 +118,8 @@ async def _append(
     here: Server, workspace: str, session: str, given: list[MessageDraft], key: KeyedRequest | None
 ) -> Response:
     drafts = await prepare_drafts(here.embedder, given)
-    stamps = await here.write(lambda tx: append_once(tx, workspace, session, drafts, here.now(), key))
+    # Appends to one workspace wait for each other.
+    stamps = await here.write(lambda tx: append_once(tx, workspace, session, drafts, here.now(), key), workspace)
     made = zip(drafts, stamps, strict=True)
     return wire.JsonResponse([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
 

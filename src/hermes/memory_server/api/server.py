@@ -163,10 +163,10 @@ class Server:
             self.health.note(error)
             raise
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:
         """Run a function in a transaction, committed to disk before this returns, and wake the worker."""
         try:
-            result = await self.database.write(run)
+            result = await self.database.write(run, group)
         except StoreError as error:
             self.health.note(error)
             raise

@@ -40,8 +40,9 @@ class Database(Protocol):
     async def read(self, run: Callable[[Tx], T]) -> T:
         """Run `run` on a consistent, read-only snapshot. A read that takes too long may be stopped."""
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a new transaction and commit it before returning; an error rolls everything back."""
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:
+        """Run `run` in a transaction and commit it before returning; an error rolls all its changes back. Writes of one
+        `group` would wait for each other's locks and may share a transaction."""
 
     async def empty_log(self) -> None:
         """Empty the write-ahead log, which may still contain deleted text."""

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from hermes.memory_server.db.postgres_faults import (
     translate,
 )
 from hermes.sqlite.reading import ReadLane, TimedRead
-from hermes.sqlite.scheduling import Threads, scheduled_client
+from hermes.sqlite.scheduling import CallGroups, GroupedCall, Threads, scheduled_client
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,6 +83,8 @@ INSERT INTO {SCHEMA}.commits (writer, number, at) VALUES (%s, 0, now())
 ON CONFLICT (writer) DO UPDATE SET at = excluded.at RETURNING number
 """
 """Waits until a transaction of this writer has ended. A query would not see one that has just inserted the row."""
+MAX_GROUP_SECONDS = 0.25
+"""How long a transaction of several writes takes up more of them: other processes wait for its locks."""
 QUEUED = "queued_jobs"
 """Marks a transaction that queued jobs."""
 
@@ -149,10 +151,12 @@ class PostgresDatabase:
         self._readers = Threads(READERS, "postgres reader")
         self._writers = Threads(WRITERS, "postgres writer")
         self._writer = _Writer()
+        self._groups = CallGroups(self._writers, self._write_together)
         self._guard = threading.Lock()
         """Guards the next two attributes."""
         self._tried_again: Counter[str] = Counter()
         self._is_out = False
+        self._watchers: list[Callable[[], object]] = []
         self._closed = threading.Event()
         try:
             while self._prepare(prepare):
@@ -187,9 +191,11 @@ class PostgresDatabase:
             if who is not None:
                 who.took(reading.spent)
 
-    async def write(self, run: Callable[[Tx], T]) -> T:
-        """Run `run` in a transaction and commit it; run it again after a conflict."""
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:
+        """Run `run` in a transaction and commit it; run it again after a conflict. Heavy clients share none."""
         who = scheduled_client.get()
+        if group is not None and (who is None or who.rank == 0):
+            return await self._groups.run(group, run)
 
         def counted() -> T:
             begun = time.thread_time()
@@ -201,6 +207,26 @@ class PostgresDatabase:
 
         return await self._writers.run(counted, 0 if who is None else who.rank)
 
+    def _write_together(self, calls: Sequence[GroupedCall]) -> int:
+        """Run several writes in one transaction, so that locks are taken and the commit is written once. Return how
+        many it took. If one of them fails, each is run alone."""
+        if len(calls) > 1:
+            try:
+                results = self._write(partial(_run_some, calls))
+            except (StoreBusyError, StoreUnreachableError) as error:
+                for call in calls:
+                    call.answer.error = error
+                return len(calls)
+            except Exception as error:  # noqa: BLE001 - rolled back; whose error it is shows when each is run alone
+                log.debug("memory server: %d writes are run apart: %s", len(calls), type(error).__name__)
+            else:
+                for call, result in zip(calls, results, strict=False):
+                    call.answer.result = result
+                return len(results)
+        for call in calls:
+            call.answer.work_out(partial(self._write, call.run_with))
+        return len(calls)
+
     def measure(self) -> DatabaseLoad | None:
         pool: Any = self._engine.pool
         tries = self._tried_again
@@ -208,7 +234,9 @@ class PostgresDatabase:
 
     def watch_jobs(self, wake: Callable[[], object]) -> None:
         """Call `wake`, in a thread of this database, whenever any process queues work."""
-        threading.Thread(target=self._listen, args=(wake,), name="postgres listener", daemon=True).start()
+        self._watchers.append(wake)
+        if len(self._watchers) == 1:
+            threading.Thread(target=self._listen, name="postgres listener", daemon=True).start()
 
     async def index_vectors(self, scope: VectorScope | None) -> None:
         from hermes.memory_server.db.postgres_neighbours import index_scope
@@ -343,8 +371,8 @@ class PostgresDatabase:
         """Return the address as the driver accepts it."""
         return self.address.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
-    def _listen(self, wake: Callable[[], object]) -> None:
-        """Wake the workers on notifications until closed. Without a connection, workers find work by polling."""
+    def _listen(self) -> None:
+        """Wake the watchers on notifications until closed. Without a connection, workers find work by polling."""
         url = self._plain_url()
         while not self._closed.is_set():
             try:
@@ -352,11 +380,21 @@ class PostgresDatabase:
                     connection.execute(f"LISTEN {CHANNEL}")
                     while not self._closed.is_set():
                         for _ in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
-                            wake()
+                            for wake in self._watchers:
+                                wake()
             except psycopg.Error:
                 self._closed.wait(MAX_PAUSE_SECONDS)  # the next transaction reports the outage
             except RuntimeError:  # the worker's event loop is closed
                 return
+
+
+def _run_some(calls: Sequence[GroupedCall], tx: Tx) -> list[Any]:
+    """Return the results of the first of these calls, of as many as MAX_GROUP_SECONDS allow."""
+    end = time.monotonic() + MAX_GROUP_SECONDS
+    results = [calls[0].run_with(tx)]
+    while len(results) < len(calls) and time.monotonic() < end:
+        results.append(calls[len(results)].run_with(tx))
+    return results
 
 
 def create_postgres_engine(address: DatabaseAddress, connections: int) -> Engine:

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Engine, ExceptionContext, create_engine, event
 from sqlalchemy.pool import NullPool
@@ -29,6 +29,8 @@ from hermes.ranking.words import segment
 from hermes.sqlite.connection import Opened, connect, translate
 from hermes.sqlite.database import SqliteDatabase, Synchronous, accept
 from hermes.sqlite.reading import ReadLane
+
+T = TypeVar("T")
 
 
 def register_functions(connection: sqlite3.Connection) -> None:
@@ -180,6 +182,10 @@ class SqliteFile(SqliteDatabase[Tx]):
             pragmas=(f"journal_size_limit = {LOG_BYTES}",),
             prepare=prepare,
         )
+
+    async def write(self, run: Callable[[Tx], T], group: str | None = None) -> T:  # noqa: ARG002
+        """All writes that wait at the same moment share a transaction, whatever their group."""
+        return await super().write(run)
 
     @property
     def folder(self) -> Path | None:

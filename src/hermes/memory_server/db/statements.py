@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -143,6 +144,14 @@ def _run(tx: Tx, compiled: _Compiled, given: Mapping[str, Any]) -> Any:
 
 def _driver(tx: Tx) -> Any:
     return tx.connection.dbapi_connection
+
+
+@contextmanager
+def pipelined(tx: Tx) -> Iterator[None]:
+    """Send the prepared statements of a block without waiting for each, if the database is on a server. Their errors
+    may be raised by later ones. Nothing may use SQLAlchemy or the number of affected rows meanwhile."""
+    with nullcontext() if tx.dialect.name == "sqlite" else _driver(tx).pipeline():
+        yield
 
 
 def in_parts(values: Sequence[V]) -> Iterator[Sequence[V]]:

@@ -297,6 +297,8 @@ async def refining(database: Database, refinement: Refinement | None) -> AsyncIt
     if refinement is None:
         yield
         return
+    loop = asyncio.get_running_loop()
+    database.watch_jobs(lambda: loop.call_soon_threadsafe(refinement.wake))
     task = asyncio.create_task(refinement.run(database))
     try:
         yield

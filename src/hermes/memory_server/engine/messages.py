@@ -17,7 +17,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, delete, select, type_co
 from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.matching import facts_of
-from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, inserting
+from hermes.memory_server.db.statements import PreparedForList, PreparedStatement, inserting, pipelined
 from hermes.memory_server.db.tables import (
     message_facts,
     message_vectors,
@@ -199,13 +199,14 @@ def append_messages(tx: Tx, workspace: str, session: str, drafts: Sequence[Messa
     ids = ensure_peer_ids(tx, place.workspace_id, (draft.peer for draft in drafts), at)
     members = add_authors(tx, place, ids.values(), at)
     new = enumerate(drafts, start=place.message_count + 1)
-    appended = add_messages(tx, place, [(new_id(), seq, ids[draft.peer], draft) for seq, draft in new], at)
-    COUNT.run(tx, id_=place.id, added=len(drafts))
-    count = place.message_count + len(drafts)
-    by_author: dict[int, list[tuple[int, JsonMap]]] = {}
-    for message in appended:
-        by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
-    queue_reasoning(tx, place, members, count, by_author, at)
+    with pipelined(tx):
+        appended = add_messages(tx, place, [(new_id(), seq, ids[draft.peer], draft) for seq, draft in new], at)
+        COUNT.run(tx, id_=place.id, added=len(drafts))
+        count = place.message_count + len(drafts)
+        by_author: dict[int, list[tuple[int, JsonMap]]] = {}
+        for message in appended:
+            by_author.setdefault(message.peer_id, []).append((message.id, message.draft.configuration))
+        queue_reasoning(tx, place, members, count, by_author, at)
     return appended
 
 
