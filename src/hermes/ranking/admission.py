@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from hermes.ranking.asked_values import asks_value, find_kind, holds_value
+from hermes.ranking.dates import asks_when
 from hermes.ranking.scoring import Floats
 from hermes.ranking.traits import only_asks
 from hermes.ranking.words import split_words
