@@ -20,7 +20,6 @@ from hermes.memory_server.db.tables import (
     finer_again,
     finer_progress,
     grants,
-    job_observers,
     jobs,
     memberships,
     merge_rows,
@@ -41,7 +40,8 @@ from hermes.memory_server.engine.conclusions import drop_conclusions, trim_card
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
 from hermes.memory_server.engine.grants import end_grants
-from hermes.memory_server.engine.jobs import add_job
+from hermes.memory_server.engine.job_kinds import SessionDeletion, WorkspaceDeletion
+from hermes.memory_server.engine.jobs import add_job, drop_jobs
 from hermes.memory_server.engine.messages import forget_facts
 from hermes.memory_server.engine.sessions import lock_session
 from hermes.memory_server.engine.tidying import queue_tidying
@@ -65,7 +65,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     for collection_id in touched:
         trim_card(tx, collection_id)
     unit = f"deletion:{session.workspace_id}"
-    add_job(tx, "delete_session", unit, at, session.workspace_id, {"session": session.id})
+    add_job(tx, SessionDeletion(session.id), unit, at, session.workspace_id)
 
 
 def delete_workspace(tx: Tx, name: str, at: int) -> None:
@@ -77,7 +77,7 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     end_grants(tx, grants.c.workspace_id == place.id)
     freed = f"{name}{DELETED}{place.uid}"
     tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
-    add_job(tx, "delete_workspace", f"deletion:{place.id}", at, place.id, {})
+    add_job(tx, WorkspaceDeletion(), f"deletion:{place.id}", at, place.id)
 
 
 def purge_session(tx: Tx, session_id: int, at: int) -> bool:
@@ -157,7 +157,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     for table in (*owned, model_calls, dreams):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return True
-    drop_jobs(tx, (jobs.c.workspace_id == workspace_id, jobs.c.kind != "delete_workspace"))
+    drop_jobs(tx, jobs.c.workspace_id == workspace_id, jobs.c.kind != WorkspaceDeletion.kind)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     queue_tidying(tx, at)
     return False
@@ -173,11 +173,4 @@ def _mark_collections_changed(tx: Tx, session_id: int) -> list[int]:
 
 
 def _drop_jobs_in(tx: Tx, session: Row[Any]) -> None:
-    drop_jobs(tx, (jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id))
-
-
-def drop_jobs(tx: Tx, which: tuple[Any, ...]) -> None:
-    """Delete jobs. A worker that holds one notices when it finishes, and discards its result."""
-    ids = select(jobs.c.id).where(*which).scalar_subquery()
-    tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
-    tx.execute(delete(jobs).where(*which))
+    drop_jobs(tx, jobs.c.workspace_id == session.workspace_id, jobs.c.session_id == session.id)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from sqlalchemy import delete, select, text, update
 
-from hermes.memory_server.db.database import JsonMap, Record, Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import (
@@ -28,6 +27,7 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.conclusions import message_ids, remove_conclusions
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_messages
 from hermes.memory_server.engine.departures import begin_generation
+from hermes.memory_server.engine.job_kinds import MessageRemoval
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import get_message, requeue_summaries
 from hermes.memory_server.engine.sessions import lock_session
@@ -41,20 +41,7 @@ REMOVAL_TIMEOUT_MICROSECONDS = 60 * 1_000_000
 """The time after which a worker removes the rest of a range, in case the request was interrupted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """A range of message numbers that is being removed."""
-
-    session_id: int
-    first: int
-    last: int
-
-    @property
-    def unit(self) -> str:
-        return f"removal:{self.session_id}:{self.first}:{self.last}"
-
-
-def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> Removal:
+def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> MessageRemoval:
     """Begin to remove all messages from one to another, both included. A worker finishes it if the request is
     interrupted.
     """
@@ -64,29 +51,21 @@ def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, a
         raise Invalid("first must not come after last")
     if numbers[1] - numbers[0] >= MAX_REMOVED_MESSAGES:
         raise Invalid(f"At most {MAX_REMOVED_MESSAGES} messages can be deleted at once")
-    removal = Removal(row.id, numbers[0], numbers[1])
-    payload = {"session": row.id, "first": removal.first, "last": removal.last}
-    add_job(
-        tx, "delete_messages", removal.unit, at, row.workspace_id, payload, not_before=at + REMOVAL_TIMEOUT_MICROSECONDS
-    )
+    removal = MessageRemoval(row.id, *numbers)
+    add_job(tx, removal, removal.unit, at, row.workspace_id, not_before=at + REMOVAL_TIMEOUT_MICROSECONDS)
     return removal
 
 
-def remove_part(tx: Tx, removal: Removal, at: int) -> int:
+def remove_part(tx: Tx, removal: MessageRemoval, at: int) -> int:
     """Remove a part of a range, and return the number of messages removed. The last part ends the removal."""
-    inside = (messages.c.session_id == removal.session_id, messages.c.seq.between(removal.first, removal.last))
+    inside = (messages.c.session_id == removal.session, messages.c.seq.between(removal.first, removal.last))
     rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(ROWS_PER_TRANSACTION)).all()
     if rows:
         remove_messages(tx, rows, at)
     if len(rows) < ROWS_PER_TRANSACTION:
         tx.execute(delete(jobs).where(jobs.c.unit == removal.unit, text(OPEN_JOB)))
-        _end(tx, removal.session_id, at)
+        _end(tx, removal.session, at)
     return len(rows)
-
-
-def continue_removal(tx: Tx, payload: JsonMap, at: int) -> bool:
-    """Remove a part of a range that an earlier request began. Return True if more is left."""
-    return remove_part(tx, Removal(payload["session"], payload["first"], payload["last"]), at) == ROWS_PER_TRANSACTION
 
 
 def remove_messages(tx: Tx, rows: Sequence[Record], at: int) -> None:
