@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Row, Table, delete, select, tuple_, update
 
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import text_index
+from hermes.memory_server.db.sign_in_tables import grants
 from hermes.memory_server.db.tables import (
     answers,
     cards,
@@ -19,7 +20,6 @@ from hermes.memory_server.db.tables import (
     dreams,
     finer_again,
     finer_progress,
-    grants,
     jobs,
     memberships,
     merge_rows,

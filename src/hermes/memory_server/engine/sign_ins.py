@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.tables import grants, sign_ins
+from hermes.memory_server.db.sign_in_tables import grants, sign_ins
 from hermes.memory_server.engine.grants import (
     MICROSECONDS_PER_SECOND,
     ROWS_PER_CLEANUP,
