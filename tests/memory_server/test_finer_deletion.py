@@ -12,13 +12,18 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
 from hermes.memory_server.embedder import EmbeddingEndpoint
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import (
+    ROWS_PER_TRANSACTION,
+    delete_session,
+    delete_workspace,
+    purge_session,
+    remove_part,
+)
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
 from hermes.memory_server.engine.job_kinds import MessageRemoval
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.peer_deletion import delete_peer
-from hermes.memory_server.engine.removal import remove_part
 from hermes.memory_server.engine.sessions import get_session
 from tests.memory_server.embeddings import Endpoint as There
 from tests.memory_server.embeddings import endpoint, in_favour_of

@@ -21,14 +21,19 @@ from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import departures, memory_index, memory_indexes
-from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import (
+    begin_removal,
+    delete_session,
+    delete_workspace,
+    purge_session,
+    remove_part,
+)
 from hermes.memory_server.engine.job_kinds import MessageRemoval
 from hermes.memory_server.engine.memory_index import ARRAYS, OutlineRows
 from hermes.memory_server.engine.memory_indexes import MemoryIndexes
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peer_deletion import delete_peer
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import JobWorker

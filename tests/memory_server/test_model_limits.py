@@ -17,10 +17,10 @@ from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
 from hermes.memory_server.engine.job_kinds import Summary
 from hermes.memory_server.engine.jobs import Counts, Job, add_job, read_status
+from hermes.memory_server.engine.quotes import own_sessions
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.calls import DAY_MICROSECONDS
-from hermes.memory_server.model.own_words import own_sessions
 from hermes.memory_server.model.settings import FILE
 from hermes.types import OWN_MARK, Json
 from tests.compression.hand_clock import HandClock

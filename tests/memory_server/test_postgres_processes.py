@@ -26,10 +26,10 @@ from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_postgres
 from hermes.memory_server.db.tables import conclusions, summaries
+from hermes.memory_server.engine.deletion import begin_removal, remove_part
 from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
 from hermes.memory_server.engine.jobs import claim_job
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from tests.memory_server.floor import EMBEDDER, draft
 from tests.memory_server.losing import LosingTransport
 from tests.memory_server.serving import ROOT, Served, kill, start, stop

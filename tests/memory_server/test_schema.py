@@ -30,13 +30,13 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.answers import KeyedRequest, forget_answers
 from hermes.memory_server.engine.conclusions import list_concluded, list_conclusions, list_sources
 from hermes.memory_server.engine.context import fill_window
+from hermes.memory_server.engine.deletion import remove_part
 from hermes.memory_server.engine.job_kinds import MessageRemoval
 from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import MessageDraft, append_messages, list_messages
 from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose
-from hermes.memory_server.engine.removal import remove_part
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker

@@ -36,10 +36,9 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions, dreams, merging, rereading
 from hermes.memory_server.engine.answers import merge_route
 from hermes.memory_server.engine.conclusions import FORGOTTEN_AT_KEY, get_conclusion
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, begin_removal, remove_part
 from hermes.memory_server.engine.merging import UNDO_WINDOW_MICROSECONDS as MERGE_KEPT
 from hermes.memory_server.engine.peer_deletion import delete_peer
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.truth import list_pairs, valid_from
 
 router = new_router("extensions")

@@ -17,9 +17,8 @@ from hermes.memory_server.db.catching_up import catch_up
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder
-from hermes.memory_server.engine.composing import compose_lines
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION as REMOVED_PER_TRANSACTION
-from hermes.memory_server.engine.deletion import purge_session, purge_workspace
+from hermes.memory_server.engine.deletion import purge_session, purge_workspace, remove_part
 from hermes.memory_server.engine.derive import (
     DreamProposals,
     Statement,
@@ -49,17 +48,22 @@ from hermes.memory_server.engine.job_kinds import (
 from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import continue_merge
 from hermes.memory_server.engine.peer_deletion import purge_peer
-from hermes.memory_server.engine.removal import remove_part
+from hermes.memory_server.engine.quotes import own_sessions
 from hermes.memory_server.engine.rereading import REST_FACTOR, RereadPart, commit_part, prepare_part
 from hermes.memory_server.engine.scopes import copy_conclusions
 from hermes.memory_server.engine.standing import catch_up_standing
-from hermes.memory_server.engine.summaries import SessionSummary, lock_removals, plan_summary, store_summary
+from hermes.memory_server.engine.summaries import (
+    SessionSummary,
+    compose_lines,
+    lock_removals,
+    plan_summary,
+    store_summary,
+)
 from hermes.memory_server.engine.tidying import tidy_files, tidy_index
 from hermes.memory_server.engine.webhooks import WebhookDelivery
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.door import ModelDoor
 from hermes.memory_server.model.memory_model import MemoryModel
-from hermes.memory_server.model.own_words import own_sessions
 
 V = TypeVar("V")
 ROWS_PER_TRANSACTION = 500

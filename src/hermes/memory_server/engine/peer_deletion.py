@@ -21,14 +21,13 @@ from hermes.memory_server.db.tables import (
     summaries,
 )
 from hermes.memory_server.engine.answers import forget_peer_answers
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, purge_conclusions
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, purge_conclusions, remove_messages
 from hermes.memory_server.engine.departures import begin_generation
 from hermes.memory_server.engine.job_kinds import PeerDeletion
 from hermes.memory_server.engine.jobs import add_job, forget_peer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.messages import requeue_summaries
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
-from hermes.memory_server.engine.removal import remove_messages
 from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.engine.truth import drop_tombstones
 from hermes.memory_server.engine.workspaces import lock_workspace
