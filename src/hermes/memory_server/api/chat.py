@@ -92,7 +92,7 @@ class DialecticAnswer(TypedDict):
     evidence: NotRequired[AnswerEvidence]
 
 
-def show_evidence(found: PeerAnswer) -> AnswerEvidence:
+def _evidence(found: PeerAnswer) -> AnswerEvidence:
     """Return the evidence that was read for an answer."""
     return {
         "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
@@ -224,11 +224,10 @@ def _response(found: PeerAnswer, body: WorkspaceDialectic) -> Response:
         content = structure(found, body.response_format)
     if body.stream:
         return StreamingResponse(_stream(_pieces(content or "", found), body), media_type="text/event-stream")
-    return JsonResponse({"content": content, **_evidence(found, body)})
-
-
-def _evidence(found: PeerAnswer, body: WorkspaceDialectic) -> dict[str, AnswerEvidence]:
-    return {"evidence": show_evidence(found)} if body.include_evidence else {}
+    shown: DialecticAnswer = {"content": content}
+    if body.include_evidence:
+        shown["evidence"] = _evidence(found)
+    return JsonResponse(shown)
 
 
 async def _pieces(content: str, found: PeerAnswer) -> AsyncGenerator[str | PeerAnswer, None]:
@@ -241,7 +240,8 @@ async def _stream(given: AsyncGenerator[str | PeerAnswer, None], body: Workspace
     async with aclosing(given) as parts:
         async for part in parts:
             if isinstance(part, PeerAnswer):
-                end |= _evidence(part, body)
+                if body.include_evidence:
+                    end["evidence"] = _evidence(part)
                 continue
             for start in range(0, len(part), STREAM_PIECE_CHARS):
                 piece = {"delta": {"content": part[start : start + STREAM_PIECE_CHARS]}, "done": False}

@@ -219,7 +219,7 @@ async def remove_peer(workspace_id: str, peer_id: str, here: ServerDep, _: Works
     """Delete a peer with its messages and with all conclusions by and about it. It disappears from every list
     immediately."""
     await here.write(lambda tx: delete_peer(tx, workspace_id, peer_id, here.now()))
-    return JsonResponse({"message": "Peer deleted successfully"}, 202)
+    return JsonResponse(AcceptedResponse(message="Peer deleted successfully"), 202)
 
 
 @router.get(f"{ROOT}/peers/{{peer_id}}/merge", response_model=MergePreview)
@@ -256,7 +256,7 @@ async def move_peer(
         lambda tx: merging.move_in_session(tx, workspace_id, session_id, peer_id, body.to, here.now())
     ):
         pass
-    return JsonResponse({"moved": True})
+    return JsonResponse(PeerMoved(moved=True))
 
 
 @router.get(f"{ROOT}/merges", response_model=Page[Merge])
@@ -294,7 +294,7 @@ async def _remove(here: Server, workspace: str, session: str, first: str, last: 
     while part == ROWS_PER_TRANSACTION:
         part = await here.write(lambda tx: remove_part(tx, removal, here.now()))
         deleted += part
-    return JsonResponse({"deleted": deleted})
+    return JsonResponse(Removed(deleted=deleted))
 
 
 @router.get(f"{MESSAGES}/{{message_id}}/conclusions", response_model=Page[Conclusion])
@@ -383,7 +383,7 @@ async def preview_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCall
 async def begin_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Reread all messages of a workspace in the background, and add conclusions that are missing."""
     await here.write(lambda tx: rereading.begin_rereading(tx, workspace_id, here.now()))
-    return JsonResponse({"message": "Rereading queued"}, 202)
+    return JsonResponse(AcceptedResponse(message="Rereading queued"), 202)
 
 
 @router.delete(REREAD, response_model=AcceptedResponse)
@@ -391,4 +391,4 @@ async def undo_rereading(workspace_id: str, here: ServerDep, _: WorkspaceCaller)
     """Stop rereading, restore what it retired, and remove what it added. Repeating it has no effect."""
     while await here.write(lambda tx: rereading.undo_part(tx, workspace_id, here.now())):
         pass
-    return JsonResponse({"message": "Rereading undone"})
+    return JsonResponse(AcceptedResponse(message="Rereading undone"))

@@ -184,7 +184,7 @@ async def get_representation(
         view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
         return "" if view is None else write_representation(choose(tx, here.vectors, view, choice))
 
-    return JsonResponse({"representation": await here.read(run)})
+    return JsonResponse(RepresentationResponse(representation=await here.read(run)))
 
 
 def _view(
@@ -207,7 +207,7 @@ async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer,
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         return None if observed is None else read_card(tx, observer.id, observed.id)
 
-    return JsonResponse({"peer_card": await here.read(run)})
+    return JsonResponse(PeerCard(peer_card=await here.read(run)))
 
 
 @router.put(f"{PEER}/card", response_model=PeerCard)
@@ -224,7 +224,7 @@ async def set_card(
         write_card(tx, observer.workspace_id, observer.id, observed.id, body.peer_card, at, written_by="person")
 
     await here.write(run)
-    return JsonResponse({"peer_card": body.peer_card})
+    return JsonResponse(PeerCard(peer_card=body.peer_card))
 
 
 def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:

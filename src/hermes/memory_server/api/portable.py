@@ -224,7 +224,7 @@ async def export_section(
 
     def run(tx: Tx) -> Response:
         items, following = export_part(tx, get_workspace(tx, workspace_id).id, section, after)
-        return JsonResponse({"items": items, "after": following})
+        return JsonResponse(ExportPart(items=items, after=following))
 
     return await here.read(run)
 
@@ -253,8 +253,8 @@ async def import_section(
         outcome = await here.write(lambda tx: import_part(tx, workspace_id, section, prepared, here.now()))
         added, present = outcome.added, outcome.present
         refused += [(numbers[number], reason) for number, reason in outcome.refused]
-    told = [{"item": number, "reason": reason} for number, reason in sorted(refused)]
-    return JsonResponse({"added": added, "present": present, "refused": told})
+    told = [RefusedItem(item=number, reason=reason) for number, reason in sorted(refused)]
+    return JsonResponse(Imported(added=added, present=present, refused=told))
 
 
 async def _prepare(here: Server, section: str, items: Sequence[JsonMap]) -> list[PreparedItem]:

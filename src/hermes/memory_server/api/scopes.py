@@ -131,4 +131,4 @@ async def remove_session(
 async def scope_status(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return the progress of a scope in learning from the earlier messages of its sessions."""
     status = await here.read(lambda tx: engine.read_status(tx, workspace_id, scope_id))
-    return JsonResponse({"backfill_status": status})
+    return JsonResponse(ScopeStatus(backfill_status=status))

@@ -228,7 +228,7 @@ async def update_session(
 async def remove_session(workspace_id: str, session_id: str, here: ServerDep, _: OwnSession) -> Response:
     """Delete a session. It disappears from every list immediately."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
-    return JsonResponse({"message": "Session deleted successfully"}, 202)
+    return JsonResponse(AcceptedResponse(message="Session deleted successfully"), 202)
 
 
 @router.post(f"{SESSION}/peers", response_model=Session)
@@ -294,7 +294,8 @@ async def get_peer_config(
     found = await here.read(
         lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
     )
-    return JsonResponse({"observe_me": found.observe_me, "observe_others": found.observe_others})
+    shown = SessionPeerConfigResponse(observe_me=found.observe_me, observe_others=found.observe_others)
+    return JsonResponse(shown)
 
 
 @router.put(f"{SESSION}/peers/{{peer_id}}/config", status_code=204)

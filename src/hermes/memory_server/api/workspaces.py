@@ -173,7 +173,7 @@ async def update_workspace(workspace_id: Name, body: WorkspaceUpdate, here: Serv
 async def remove_workspace(workspace_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Delete a workspace that has no active session."""
     await here.write(lambda tx: delete_workspace(tx, workspace_id, here.now()))
-    return JsonResponse({"message": "Workspace deletion accepted"}, 202)
+    return JsonResponse(AcceptedResponse(message="Workspace deletion accepted"), 202)
 
 
 @router.get(f"{ROOT}/queue/status", response_model=QueueStatus)
@@ -221,4 +221,4 @@ async def create_key(
         raise Invalid("A key for a peer or session needs workspace_id")
     expiry = None if expires_at is None else times.parse(expires_at)
     caller = Caller(False, workspace_id, peer_id, session_id)
-    return JsonResponse({"key": auth.make_key(caller, here.options.jwt_secret, here.now(), expiry)})
+    return JsonResponse(KeyResponse(key=auth.make_key(caller, here.options.jwt_secret, here.now(), expiry)))
