@@ -21,7 +21,7 @@ from hermes.memory_server.engine.deletion import (
 )
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
-from hermes.memory_server.engine.job_kinds import MessageRemoval
+from hermes.memory_server.engine.job_kinds import MessageRemovalJob
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.peer_deletion import delete_peer
 from hermes.memory_server.engine.sessions import get_session
@@ -101,7 +101,7 @@ async def test_session_that_is_being_removed_is_not_embedded_again(tmp_path: Pat
     with endpoint(in_favour_of("walnut")) as there:
         await embed_all(database, there)
         session = await database.read(lambda tx: get_session(tx, "w", "talk").id)
-        await database.write(lambda tx: remove_part(tx, MessageRemoval(session, 1, 1), NOW))
+        await database.write(lambda tx: remove_part(tx, MessageRemovalJob(session, 1, 1), NOW))
         assert await count(database) == (ROWS_PER_TRANSACTION + 8, 1), "the second was embedded together with the first"
         await database.write(lambda tx: delete_session(tx, "w", "talk", NOW))
         there.asked.clear()

@@ -15,7 +15,7 @@ from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
-from hermes.memory_server.engine.job_kinds import Summary
+from hermes.memory_server.engine.job_kinds import SummaryJob
 from hermes.memory_server.engine.jobs import Counts, Job, add_job, read_status
 from hermes.memory_server.engine.quotes import own_sessions
 from hermes.memory_server.engine.worker import JobWorker
@@ -169,7 +169,7 @@ NEEDY = {**HANDLERS, "summary": replace(HANDLERS["summary"], prepare=_compose, c
 async def _queue(database: Database, number: int = 1) -> None:
     place = await workspace_id(database)
     for at in range(number):
-        await database.write(lambda tx, at=at: add_job(tx, Summary("short", 20), f"summary:{at}", 0, place))  # type: ignore[misc]
+        await database.write(lambda tx, at=at: add_job(tx, SummaryJob("short", 20), f"summary:{at}", 0, place))  # type: ignore[misc]
 
 
 @pytest.mark.contract("9.3")
@@ -189,8 +189,8 @@ async def test_a_job_beyond_the_cap_waits_and_is_done_the_next_day(database: Dat
             pass
         later = await database.read(lambda tx: read_status(tx, SPACE, None, None, None))
     assert (told.all, told.failing) == (Counts(completed=1, pending=1), {})
-    assert told.waiting["summary"]["waiting"] == 1
-    assert "cap of 1 calls" in str(told.waiting["summary"]["reason"])
+    assert told.waiting["summary"].waiting == 1
+    assert "cap of 1 calls" in told.waiting["summary"].reason
     assert (later.all, later.waiting) == (Counts(completed=2), {})
 
 

@@ -22,7 +22,7 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session
 from hermes.memory_server.engine.job_handlers import HANDLERS, JobHandler, JobTools
-from hermes.memory_server.engine.job_kinds import Summary
+from hermes.memory_server.engine.job_kinds import SummaryJob
 from hermes.memory_server.engine.jobs import Counts, Job, read_status
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
@@ -151,7 +151,7 @@ class Slow:
 
 
 async def add(database: Database, unit: str = "u") -> None:
-    await database.write(lambda tx: jobs.add_job(tx, Summary("short", 20), unit, NOW, workspace_id=1))
+    await database.write(lambda tx: jobs.add_job(tx, SummaryJob("short", 20), unit, NOW, workspace_id=1))
 
 
 async def time_left(database: Database, clock: HandClock) -> float:

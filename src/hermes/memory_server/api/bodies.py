@@ -24,6 +24,8 @@ JsonText = orjson.Fragment
 """JSON text of a column, passed through without parsing."""
 JsonObject = Annotated[Any, WithJsonSchema({"additionalProperties": True, "type": "object"})]
 """A JSON object, or its text."""
+JsonTexts = Annotated[Any, WithJsonSchema({"items": {"type": "string"}, "type": "array"})]
+"""A list of texts, or its JSON."""
 Moment = Annotated[str, WithJsonSchema({"format": "date-time", "type": "string"})]
 Count = Annotated[int, Field(ge=0)]
 Limit = Annotated[int, Field(ge=1, le=limits.MAX_RESULTS)]
@@ -226,7 +228,7 @@ class Conclusion(TypedDict):
     session_id: str | None
     level: Literal["explicit", "deductive", "inductive", "contradiction"]
     created_at: Moment
-    source_ids: list[str] | None
+    source_ids: JsonTexts | None
     times_derived: int
     valid_until: Moment | None
     superseded_by: str | None

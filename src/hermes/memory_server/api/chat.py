@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from hermes.memory_server import times
 from hermes.memory_server.api import auth
 from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
-from hermes.memory_server.api.bodies import JsonObject, JsonResponse, JsonText, Moment, ScopeNames
+from hermes.memory_server.api.bodies import JsonObject, JsonResponse, JsonText, JsonTexts, Moment, ScopeNames
 from hermes.memory_server.api.clean import Body, CleanText, Filters, QuestionText, ScopeName
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
@@ -70,7 +70,7 @@ class EvidenceConclusion(TypedDict):
     session_id: str | None
     observer_id: str
     observed_id: str
-    source_ids: list[str]
+    source_ids: JsonTexts
 
 
 class EvidenceMessage(TypedDict):

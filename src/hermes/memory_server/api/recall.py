@@ -278,7 +278,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
         return {
             "messages": [_found(hit) for hit in hits],
             "conclusions": [show_conclusion(row) for row in without_messages(tx, concluded)],
-            "standing": [show_conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
+            "standing": [{**show_conclusion(row), "kind": row.standing} for row in find_standing(tx, held)],
             "is_told": not is_question(body.query) or is_answered(question, hits),
         }
 

@@ -33,7 +33,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import workspaces as engine
 from hermes.memory_server.engine.deletion import delete_workspace
 from hermes.memory_server.engine.dreams import schedule_dream
-from hermes.memory_server.engine.jobs import Counts, QueueCounts, read_status
+from hermes.memory_server.engine.jobs import Counts, OpenJobs, QueueCounts, read_status
 from hermes.memory_server.faults import Invalid, SwitchedOff
 
 router = new_router("workspaces")
@@ -111,15 +111,21 @@ class QueueStatus(WorkUnits):
 
 
 def _queue_status(status: QueueCounts) -> QueueStatus:
-    sessions = None
+    sessions: dict[str, SessionQueueStatus] | None = None
     if status.sessions is not None:
         sessions = {uid: {"session_id": uid, **_counts(counts)} for uid, counts in status.sessions.items()}
     return {
         **_counts(status.all),
         "sessions": sessions,
-        "promised": status.promised,
-        "failing": status.failing,
-        "waiting": status.waiting,
+        "promised": {kind: {"waiting": open_.waiting, "tries": open_.tries} for kind, open_ in status.promised.items()},
+        "failing": _failing(status.failing),
+        "waiting": _failing(status.waiting),
+    }
+
+
+def _failing(given: dict[str, OpenJobs]) -> dict[str, FailingWork]:
+    return {
+        kind: {"waiting": open_.waiting, "tries": open_.tries, "reason": open_.reason} for kind, open_ in given.items()
     }
 
 

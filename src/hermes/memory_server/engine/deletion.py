@@ -49,7 +49,7 @@ from hermes.memory_server.engine.conclusions import drop_conclusions, message_id
 from hermes.memory_server.engine.departures import begin_generation, note_departed
 from hermes.memory_server.engine.finer import forget_in_finer
 from hermes.memory_server.engine.grants import end_grants
-from hermes.memory_server.engine.job_kinds import MessageRemoval, SessionDeletion, WorkspaceDeletion
+from hermes.memory_server.engine.job_kinds import MessageRemovalJob, SessionDeletionJob, WorkspaceDeletionJob
 from hermes.memory_server.engine.jobs import add_job, drop_jobs
 from hermes.memory_server.engine.messages import forget_facts, get_message, requeue_summaries
 from hermes.memory_server.engine.sessions import lock_session
@@ -74,7 +74,7 @@ def delete_session(tx: Tx, workspace: str, name: str, at: int) -> None:
     for collection_id in touched:
         trim_card(tx, collection_id)
     unit = f"deletion:{session.workspace_id}"
-    add_job(tx, SessionDeletion(session.id), unit, at, session.workspace_id)
+    add_job(tx, SessionDeletionJob(session.id), unit, at, session.workspace_id)
 
 
 def delete_workspace(tx: Tx, name: str, at: int) -> None:
@@ -86,7 +86,7 @@ def delete_workspace(tx: Tx, name: str, at: int) -> None:
     end_grants(tx, grants.c.workspace_id == place.id)
     freed = f"{name}{DELETED}{place.uid}"
     tx.execute(update(workspaces).where(workspaces.c.id == place.id).values(name=freed))
-    add_job(tx, WorkspaceDeletion(), f"deletion:{place.id}", at, place.id)
+    add_job(tx, WorkspaceDeletionJob(), f"deletion:{place.id}", at, place.id)
 
 
 def purge_session(tx: Tx, session_id: int, at: int) -> bool:
@@ -166,7 +166,7 @@ def purge_workspace(tx: Tx, workspace_id: int, at: int) -> bool:
     for table in (*owned, model_calls, dreams):
         if _purge_rows(tx, table, table.c.workspace_id == workspace_id):
             return True
-    drop_jobs(tx, jobs.c.workspace_id == workspace_id, jobs.c.kind != WorkspaceDeletion.kind)
+    drop_jobs(tx, jobs.c.workspace_id == workspace_id, jobs.c.kind != WorkspaceDeletionJob.kind)
     tx.execute(delete(workspaces).where(workspaces.c.id == workspace_id))
     queue_tidying(tx, at)
     return False
@@ -191,7 +191,7 @@ REMOVAL_TIMEOUT_MICROSECONDS = 60 * 1_000_000
 """The time after which a worker removes the rest of a range, in case the request was interrupted."""
 
 
-def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> MessageRemoval:
+def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, at: int) -> MessageRemovalJob:
     """Begin to remove all messages from one to another, both included. A worker finishes it if the request is
     interrupted.
     """
@@ -201,12 +201,12 @@ def begin_removal(tx: Tx, workspace: str, session: str, first: str, last: str, a
         raise Invalid("first must not come after last")
     if numbers[1] - numbers[0] >= MAX_REMOVED_MESSAGES:
         raise Invalid(f"At most {MAX_REMOVED_MESSAGES} messages can be deleted at once")
-    removal = MessageRemoval(row.id, *numbers)
+    removal = MessageRemovalJob(row.id, *numbers)
     add_job(tx, removal, removal.unit, at, row.workspace_id, not_before=at + REMOVAL_TIMEOUT_MICROSECONDS)
     return removal
 
 
-def remove_part(tx: Tx, removal: MessageRemoval, at: int) -> int:
+def remove_part(tx: Tx, removal: MessageRemovalJob, at: int) -> int:
     """Remove a part of a range, and return the number of messages removed. The last part ends the removal."""
     inside = (messages.c.session_id == removal.session, messages.c.seq.between(removal.first, removal.last))
     rows = tx.execute(select(messages).where(*inside).order_by(messages.c.seq).limit(ROWS_PER_TRANSACTION)).all()

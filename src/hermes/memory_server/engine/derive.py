@@ -29,7 +29,7 @@ from hermes.memory_server.engine.conclusions import (
     link_messages,
     select_conclusions,
 )
-from hermes.memory_server.engine.job_kinds import Dream
+from hermes.memory_server.engine.job_kinds import DreamJob
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.quotes import NumberedLines, SourceLine, fence, is_within, keep_own, quote_rows
 from hermes.memory_server.engine.sentence_kinds import SECRET
@@ -250,7 +250,7 @@ class DreamProposals:
     model: str = ""
 
 
-async def propose(database: Database, embedder: Embedder, model: MemoryModel, given: Dream) -> DreamProposals:
+async def propose(database: Database, embedder: Embedder, model: MemoryModel, given: DreamJob) -> DreamProposals:
     """Ask the model what follows from a peer's statements. Raise ModelWaiting if it cannot be asked now."""
     if given.task != "omni":
         return DreamProposals()

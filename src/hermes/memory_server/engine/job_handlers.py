@@ -29,21 +29,21 @@ from hermes.memory_server.engine.derive import (
 )
 from hermes.memory_server.engine.dreams import dream
 from hermes.memory_server.engine.job_kinds import (
-    CatchingUp,
-    Derivation,
-    Dream,
-    Indexing,
-    MessageRemoval,
+    CatchUpJob,
+    DerivationJob,
+    DreamJob,
+    IndexingJob,
+    MessageRemovalJob,
     P,
-    PeerDeletion,
-    PeerMerge,
-    Rereading,
-    ScopeFilling,
-    SessionDeletion,
-    Summary,
-    Tidying,
-    WebhookEvent,
-    WorkspaceDeletion,
+    PeerDeletionJob,
+    PeerMergeJob,
+    RereadingJob,
+    ScopeJob,
+    SessionDeletionJob,
+    SummaryJob,
+    TidyingJob,
+    WebhookJob,
+    WorkspaceDeletionJob,
 )
 from hermes.memory_server.engine.jobs import Job, read_observers
 from hermes.memory_server.engine.merging import continue_merge
@@ -106,12 +106,12 @@ async def _prepare_nothing(_tools: JobTools, _job: Job[Any]) -> None:
     """Prepare nothing."""
 
 
-async def _statements(tools: JobTools, job: Job[Derivation]) -> list[Statement]:
+async def _statements(tools: JobTools, job: Job[DerivationJob]) -> list[Statement]:
     said = await tools.database.read(lambda tx: read_statements(tx, job.payload.messages))
     return await embed_statements(tools.embedder, said)
 
 
-async def _summary(tools: JobTools, job: Job[Summary]) -> SessionSummary | None:
+async def _summary(tools: JobTools, job: Job[SummaryJob]) -> SessionSummary | None:
     given, session = job.payload, job.session_id or 0
     model = await _composing(tools, job)
     if model is not None and not model.may_hear_guests:
@@ -133,24 +133,24 @@ async def _composing(tools: JobTools, job: Job[Any]) -> MemoryModel | None:
     return model if model is not None and model.model_class == "compose" else None
 
 
-async def _propose(tools: JobTools, job: Job[Dream]) -> DreamProposals:
+async def _propose(tools: JobTools, job: Job[DreamJob]) -> DreamProposals:
     model = await _composing(tools, job)
     return DreamProposals() if model is None else await propose(tools.database, tools.embedder, model, job.payload)
 
 
-async def _index(tools: JobTools, job: Job[Indexing]) -> None:
+async def _index(tools: JobTools, job: Job[IndexingJob]) -> None:
     await tools.database.index_vectors(VectorScope(job.payload.scope_kind, job.payload.id))
 
 
-async def _post(tools: JobTools, job: Job[WebhookEvent]) -> None:
+async def _post(tools: JobTools, job: Job[WebhookJob]) -> None:
     await tools.delivery.post(job.payload.url, job.payload.body)
 
 
-def _learn(tx: Tx, job: Job[Derivation], said: list[Statement], at: int) -> None:
+def _learn(tx: Tx, job: Job[DerivationJob], said: list[Statement], at: int) -> None:
     remember(tx, job.workspace_id, read_observers(tx, job), said, at)
 
 
-def _summarised(tx: Tx, job: Job[Summary], made: SessionSummary | None, at: int) -> bool:
+def _summarised(tx: Tx, job: Job[SummaryJob], made: SessionSummary | None, at: int) -> bool:
     if made is None or job.session_id is None:
         return False
     if made.removals != lock_removals(tx, job.session_id):
@@ -160,46 +160,46 @@ def _summarised(tx: Tx, job: Job[Summary], made: SessionSummary | None, at: int)
 
 
 HANDLERS: Mapping[str, JobHandler[Any, Any]] = {
-    Derivation.kind: JobHandler(_statements, _learn, places=4),
-    Summary.kind: JobHandler(_summary, _summarised, places=4, seconds=MODEL_TIMEOUT_SECONDS),
-    Dream.kind: JobHandler[Dream, DreamProposals](
+    DerivationJob.kind: JobHandler(_statements, _learn, places=4),
+    SummaryJob.kind: JobHandler(_summary, _summarised, places=4, seconds=MODEL_TIMEOUT_SECONDS),
+    DreamJob.kind: JobHandler[DreamJob, DreamProposals](
         _propose,
         lambda tx, job, found, at: dream(tx, job.workspace_id, job.payload, found, at),
         seconds=MODEL_TIMEOUT_SECONDS,
     ),
-    ScopeFilling.kind: JobHandler[ScopeFilling, None](
+    ScopeJob.kind: JobHandler[ScopeJob, None](
         _prepare_nothing, lambda tx, job, _, at: copy_conclusions(tx, job.workspace_id, job.payload, at)
     ),
-    SessionDeletion.kind: JobHandler[SessionDeletion, None](
+    SessionDeletionJob.kind: JobHandler[SessionDeletionJob, None](
         _prepare_nothing, lambda tx, job, _, at: purge_session(tx, job.payload.session, at)
     ),
-    WorkspaceDeletion.kind: JobHandler[WorkspaceDeletion, None](
+    WorkspaceDeletionJob.kind: JobHandler[WorkspaceDeletionJob, None](
         _prepare_nothing, lambda tx, job, _, at: purge_workspace(tx, job.workspace_id, at)
     ),
-    PeerDeletion.kind: JobHandler[PeerDeletion, None](
+    PeerDeletionJob.kind: JobHandler[PeerDeletionJob, None](
         _prepare_nothing, lambda tx, job, _, at: purge_peer(tx, job.workspace_id, job.payload.peer, at)
     ),
-    MessageRemoval.kind: JobHandler[MessageRemoval, None](
+    MessageRemovalJob.kind: JobHandler[MessageRemovalJob, None](
         _prepare_nothing, lambda tx, job, _, at: remove_part(tx, job.payload, at) == REMOVED_PER_TRANSACTION
     ),
-    PeerMerge.kind: JobHandler[PeerMerge, None](
+    PeerMergeJob.kind: JobHandler[PeerMergeJob, None](
         _prepare_nothing, lambda tx, job, _, at: continue_merge(tx, job.payload.merge, at)
     ),
-    Tidying.kind: JobHandler[Tidying, None](
+    TidyingJob.kind: JobHandler[TidyingJob, None](
         lambda tools, job: tidy_files(tools.database, job.payload),
         lambda tx, job, _, at: tidy_index(tx, job.payload, at),
     ),
-    CatchingUp.kind: JobHandler[CatchingUp, None](
+    CatchUpJob.kind: JobHandler[CatchUpJob, None](
         _prepare_nothing,
         lambda tx, *_: catch_up(tx, ROWS_PER_TRANSACTION) or catch_up_standing(tx, ROWS_PER_TRANSACTION),
     ),
-    Rereading.kind: JobHandler[Rereading, RereadPart | None](
+    RereadingJob.kind: JobHandler[RereadingJob, RereadPart | None](
         lambda tools, _: prepare_part(tools.database, tools.embedder),
         lambda tx, _, part, at: commit_part(tx, part, at),
         rest_share=REST_FACTOR,
     ),
-    Indexing.kind: JobHandler(_index, lambda *_: None, seconds=INDEX_TIMEOUT_SECONDS),
-    WebhookEvent.kind: JobHandler(
+    IndexingJob.kind: JobHandler(_index, lambda *_: None, seconds=INDEX_TIMEOUT_SECONDS),
+    WebhookJob.kind: JobHandler(
         _post, lambda *_: None, places=MAX_CONCURRENT_WEBHOOKS, seconds=WEBHOOK_TIMEOUT_SECONDS
     ),  # nothing to commit
 }

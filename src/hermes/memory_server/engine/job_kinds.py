@@ -41,7 +41,7 @@ class JobPayload(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
 
-class Derivation(JobPayload, frozen=True):
+class DerivationJob(JobPayload, frozen=True):
     """Derive conclusions from messages."""
 
     kind = "representation"
@@ -51,7 +51,7 @@ class Derivation(JobPayload, frozen=True):
     """For workers of an earlier version; this one reads the table `job_observers`."""
 
 
-class Summary(JobPayload, frozen=True):
+class SummaryJob(JobPayload, frozen=True):
     """Summarise a session up to a message."""
 
     kind = "summary"
@@ -60,7 +60,7 @@ class Summary(JobPayload, frozen=True):
     seq: MessageNumber
 
 
-class Dream(JobPayload, frozen=True):
+class DreamJob(JobPayload, frozen=True):
     """Maintain the conclusions of one peer about another."""
 
     kind = "dream"
@@ -70,7 +70,7 @@ class Dream(JobPayload, frozen=True):
     task: str = msgspec.field(name="kind")
 
 
-class ScopeFilling(JobPayload, frozen=True):
+class ScopeJob(JobPayload, frozen=True):
     """Copy the conclusions of a session to a scope that it was added to."""
 
     kind = "scope"
@@ -79,7 +79,7 @@ class ScopeFilling(JobPayload, frozen=True):
     session: SessionId
 
 
-class SessionDeletion(JobPayload, frozen=True):
+class SessionDeletionJob(JobPayload, frozen=True):
     """Remove the rows of a deleted session."""
 
     kind = "delete_session"
@@ -87,14 +87,14 @@ class SessionDeletion(JobPayload, frozen=True):
     session: SessionId
 
 
-class WorkspaceDeletion(JobPayload, frozen=True):
+class WorkspaceDeletionJob(JobPayload, frozen=True):
     """Remove the rows of a deleted workspace."""
 
     kind = "delete_workspace"
     leaves_unit = True
 
 
-class PeerDeletion(JobPayload, frozen=True):
+class PeerDeletionJob(JobPayload, frozen=True):
     """Remove the rows of a deleted peer."""
 
     kind = "delete_peer"
@@ -102,7 +102,7 @@ class PeerDeletion(JobPayload, frozen=True):
     peer: PeerId
 
 
-class MessageRemoval(JobPayload, frozen=True):
+class MessageRemovalJob(JobPayload, frozen=True):
     """Remove a range of messages, both ends included."""
 
     kind = "delete_messages"
@@ -115,14 +115,14 @@ class MessageRemoval(JobPayload, frozen=True):
         return f"removal:{self.session}:{self.first}:{self.last}"
 
 
-class PeerMerge(JobPayload, frozen=True):
+class PeerMergeJob(JobPayload, frozen=True):
     """Continue a merge of two peers, or undo it."""
 
     kind = "merge_peers"
     merge: str
 
 
-class Tidying(JobPayload, frozen=True):
+class TidyingJob(JobPayload, frozen=True):
     """Remove the rest of deleted text from the text index, or from the database's log."""
 
     kind = "tidy"
@@ -130,19 +130,19 @@ class Tidying(JobPayload, frozen=True):
     log: bool = False
 
 
-class CatchingUp(JobPayload, frozen=True):
+class CatchUpJob(JobPayload, frozen=True):
     """Fill new columns of rows of an earlier version."""
 
     kind = "catch_up"
 
 
-class Rereading(JobPayload, frozen=True):
+class RereadingJob(JobPayload, frozen=True):
     """Apply this version's reader to messages of an earlier one."""
 
     kind = "reread"
 
 
-class Indexing(JobPayload, frozen=True):
+class IndexingJob(JobPayload, frozen=True):
     """Build the vector index of a large scope."""
 
     kind = "index"
@@ -150,7 +150,7 @@ class Indexing(JobPayload, frozen=True):
     id: IndexId
 
 
-class WebhookEvent(JobPayload, frozen=True):
+class WebhookJob(JobPayload, frozen=True):
     """Deliver an event to an endpoint."""
 
     kind = "webhook"

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, cast
+from typing import Any, Generic, NamedTuple, cast
 
 import msgspec
 from sqlalchemy import (
@@ -45,7 +45,7 @@ from hermes.memory_server.engine.job_kinds import (
     PAYLOADS,
     PROMISED,
     TRACKED,
-    Derivation,
+    DerivationJob,
     JobPayload,
     P,
     names_one,
@@ -82,7 +82,7 @@ def _claimable() -> Select[Any]:
     earlier = exists().where(other.c.unit == job.c.unit, other.c.id < job.c.id, text(f"other.{OPEN_JOB}"))
     unlearnt = exists().where(
         lesson.c.workspace_id == job.c.workspace_id,
-        lesson.c.kind == Derivation.kind,
+        lesson.c.kind == DerivationJob.kind,
         lesson.c.id < job.c.id,
         lesson.c.attempts < MAX_ATTEMPTS,
         text(f"lesson.{OPEN_JOB}"),
@@ -211,7 +211,7 @@ def _store_payload(tx: Tx, job_id: int, payload: JobPayload) -> None:
 
 def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
     """Remove a peer from the observers of all open derivation jobs, or of those of one session."""
-    waiting = select(jobs.c.id).where(jobs.c.kind == Derivation.kind, text(f"jobs.{OPEN_JOB}"))
+    waiting = select(jobs.c.id).where(jobs.c.kind == DerivationJob.kind, text(f"jobs.{OPEN_JOB}"))
     if session_id is not None:
         waiting = waiting.where(jobs.c.session_id == session_id)
     _drop_observer(tx, peer_id, waiting)
@@ -280,12 +280,12 @@ def fail_job(tx: Tx, job: Job[Any], reason: str, at: int) -> None:
         if job.attempts >= MAX_ATTEMPTS and job.kind in APART:
             changes["unit"] = f"{job.kind}:{job.id}"
     is_mine = tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job)).rowcount == 1
-    if is_mine and job.attempts >= MAX_ATTEMPTS and job.kind == Derivation.kind:
+    if is_mine and job.attempts >= MAX_ATTEMPTS and job.kind == DerivationJob.kind:
         with suppress(msgspec.DecodeError):  # the reason of the failure says so
             _split(tx, job)
 
 
-def _split(tx: Tx, job: Job[Derivation]) -> None:
+def _split(tx: Tx, job: Job[DerivationJob]) -> None:
     """Split a failing derivation job into one job per message: usually one message is the cause."""
     parts = [msgspec.structs.replace(job.payload, messages=(message,)) for message in job.payload.messages]
     if len(parts) < 2:
@@ -356,21 +356,28 @@ class Counts:
         return self.completed + self.running + self.pending
 
 
+class OpenJobs(NamedTuple):
+    """The number of open jobs of a kind, the most attempts of one, and the reason for which one of them waits."""
+
+    waiting: int
+    tries: int
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
     """The counts of a workspace, and those of each session by its internal id, unless one session was given; at most
     `limits.MAX_STATUS_SESSIONS`, sessions with open work first.
 
-    The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes (their number,
-    and the most attempts of one), `failing` the work units that failed and are retried, with the reason of one of
-    them, and `waiting` those that wait for a model, in the same form.
+    The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes, `failing` the
+    work units that failed and are retried, and `waiting` those that wait for a model.
     """
 
     all: Counts
     sessions: dict[str, Counts] | None
-    promised: dict[str, dict[str, int]]
-    failing: dict[str, dict[str, int | str]]
-    waiting: dict[str, dict[str, int | str]]
+    promised: dict[str, OpenJobs]
+    failing: dict[str, OpenJobs]
+    waiting: dict[str, OpenJobs]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -400,9 +407,7 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 
 
-def _unfinished(
-    tx: Tx, workspace_id: int
-) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]], dict[str, dict[str, int | str]]]:
+def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, OpenJobs], dict[str, OpenJobs], dict[str, OpenJobs]]:
     """Return the open promised, failing and model-deferred work, by kind."""
     deferred = func.coalesce(jobs.c.error.startswith(DEFERRED_PREFIX), False).label("deferred")
     counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
@@ -410,11 +415,11 @@ def _unfinished(
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
     query = select(jobs.c.kind, deferred, *counts, *errors).where(*own)
     rows = tx.execute(query.group_by(jobs.c.kind, deferred).order_by(jobs.c.kind)).all()
-    promised = {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in rows if row.kind not in TRACKED}
+    promised = {row.kind: OpenJobs(row.waiting, row.tries) for row in rows if row.kind not in TRACKED}
     failed = [row for row in rows if row.kind in TRACKED and row.failed]
     failing, waiting = (
         {
-            row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason.removeprefix(DEFERRED_PREFIX)}
+            row.kind: OpenJobs(row.failed, row.tries, row.reason.removeprefix(DEFERRED_PREFIX))
             for row in failed
             if bool(row.deferred) == is_deferred
         }

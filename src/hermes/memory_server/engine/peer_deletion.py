@@ -23,7 +23,7 @@ from hermes.memory_server.db.tables import (
 from hermes.memory_server.engine.answers import forget_peer_answers
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, purge_conclusions, remove_messages
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.job_kinds import PeerDeletion
+from hermes.memory_server.engine.job_kinds import PeerDeletionJob
 from hermes.memory_server.engine.jobs import add_job, forget_peer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.messages import requeue_summaries
@@ -68,7 +68,7 @@ def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
 
 
 def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
-    add_job(tx, PeerDeletion(peer_id), f"deletion:{workspace_id}", at, workspace_id)
+    add_job(tx, PeerDeletionJob(peer_id), f"deletion:{workspace_id}", at, workspace_id)
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:

@@ -10,12 +10,12 @@ from sqlalchemy import select, text
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import OPEN_JOB, jobs
-from hermes.memory_server.engine.job_kinds import Tidying, write_payload
+from hermes.memory_server.engine.job_kinds import TidyingJob, write_payload
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.memory_indexes import clean_memory_indexes
 
-TIDY = Tidying.kind
-BEGIN, GO_ON, LOG = Tidying(), Tidying(begin=False), Tidying(begin=False, log=True)
+TIDY = TidyingJob.kind
+BEGIN, GO_ON, LOG = TidyingJob(), TidyingJob(begin=False), TidyingJob(begin=False, log=True)
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
@@ -28,7 +28,7 @@ def queue_log_tidying(tx: Tx, at: int) -> None:
     _queue(tx, LOG, at)
 
 
-def _queue(tx: Tx, what: Tidying, at: int) -> None:
+def _queue(tx: Tx, what: TidyingJob, at: int) -> None:
     # A running job may have missed the newest deletion.
     waiting = select(jobs.c.id).where(
         jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.state == "pending", jobs.c.payload == write_payload(what)
@@ -37,7 +37,7 @@ def _queue(tx: Tx, what: Tidying, at: int) -> None:
         add_job(tx, what, TIDY, at, 0)
 
 
-async def tidy_files(database: Database, what: Tidying) -> None:
+async def tidy_files(database: Database, what: TidyingJob) -> None:
     """Tidy the files beside the tables."""
     if what.log:
         await database.empty_log()
@@ -46,7 +46,7 @@ async def tidy_files(database: Database, what: Tidying) -> None:
         await database.index_vectors(None)
 
 
-def tidy_index(tx: Tx, what: Tidying, at: int) -> None:
+def tidy_index(tx: Tx, what: TidyingJob, at: int) -> None:
     """Tidy a part of the text index, and queue the next step."""
     if what.log:
         return
