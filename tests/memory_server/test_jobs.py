@@ -19,8 +19,6 @@ from hermes.memory_server.engine.job_kinds import (
     NAMING_PEERS,
     PAYLOADS,
     PROMISED,
-    names_one,
-    peer_fields,
     read_payload,
     write_payload,
 )
@@ -236,8 +234,9 @@ async def test_job_that_fails_again_and_again_holds_up_no_other(database: Databa
 
 @pytest.mark.parametrize("kind", [*STORED])
 def test_stored_payload_of_an_earlier_version_is_read_and_written_alike(kind: str) -> None:
-    payload = read_payload(PAYLOADS[kind], STORED[kind])
-    assert json.loads(write_payload(payload)) == json.loads(STORED[kind])
+    payload, stored = read_payload(PAYLOADS[kind], STORED[kind]), json.loads(STORED[kind])
+    stored.pop("observers", None)  # unknown by now, so it is ignored
+    assert json.loads(write_payload(payload)) == stored
 
 
 def test_numbers_in_payloads_tell_what_they_name() -> None:
@@ -245,7 +244,7 @@ def test_numbers_in_payloads_tell_what_they_name() -> None:
         for name, hint in get_type_hints(payload, include_extras=True).items():
             is_plain = hint is int or (get_origin(hint) is not Annotated and int in get_args(hint))
             assert not is_plain, f"{payload.__name__}.{name} is of no type of its own"
-    assert [*peer_fields(PAYLOADS["dream"])] == [("observer", False), ("observed", False)]
+    assert NAMING_PEERS == ("dream", "scope", "delete_peer")
 
 
 @pytest.mark.parametrize("kind", NAMING_PEERS)
@@ -258,14 +257,10 @@ async def test_merged_peer_is_replaced_in_every_payload_that_names_it(database: 
 
 
 @pytest.mark.parametrize("kind", NAMING_PEERS)
-async def test_deleted_peer_is_in_no_payload_any_more(database: Database, kind: str) -> None:
+async def test_job_about_a_deleted_peer_is_dropped(database: Database, kind: str) -> None:
     await add(database, kind)
-    is_about = names_one(read_payload(PAYLOADS[kind], STORED[kind]), 7)
     await database.write(lambda tx: jobs.forget_peer(tx, 1, 7))
-    claimed = await claim(database, NOW, kind)
-    assert (claimed is None) == is_about
-    assert claimed is None or "7" not in claimed.stored
-    assert claimed is None or claimed.payload.observers == [3]
+    assert await claim(database, NOW, kind) is None
 
 
 async def test_job_about_another_peer_stays_when_one_is_deleted(database: Database) -> None:

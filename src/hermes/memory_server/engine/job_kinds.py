@@ -6,8 +6,9 @@ Jobs of earlier versions wait in existing folders, so a new field needs a defaul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Literal, TypeVar, get_args, get_type_hints
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, ClassVar, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -42,13 +43,11 @@ class JobPayload(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DerivationJob(JobPayload, frozen=True):
-    """Derive conclusions from messages."""
+    """Derive conclusions from messages, for the peers in `job_observers`."""
 
     kind = "representation"
     is_tracked = leaves_unit = True
     messages: Sequence[MessageId]
-    observers: Sequence[PeerId] = ()
-    """For workers of an earlier version; this one reads the table `job_observers`."""
 
 
 class SummaryJob(JobPayload, frozen=True):
@@ -176,30 +175,15 @@ def read_payload(payload: type[P], stored: str) -> P:
     return msgspec.json.decode(stored, type=payload)
 
 
-def peer_fields(payload: type[JobPayload]) -> Iterator[tuple[str, bool]]:
-    """Yield the fields of a kind that name peers, each with True if it names several."""
-    for name, hint in get_type_hints(payload, include_extras=True).items():
-        if hint == PeerId:
-            yield name, False
-        elif PeerId in get_args(hint):
-            yield name, True
+def fields_naming(payload: JobPayload, peer_id: int) -> list[str]:
+    """Return the fields of a payload that name a peer."""
+    return [name for name in peer_fields(type(payload)) if getattr(payload, name) == peer_id]
 
 
-NAMING_PEERS = tuple(kind for kind, payload in PAYLOADS.items() if any(peer_fields(payload)))
+@cache
+def peer_fields(payload: type[JobPayload]) -> list[str]:
+    """Return the fields of a kind that name peers."""
+    return [name for name, hint in get_type_hints(payload, include_extras=True).items() if hint == PeerId]
 
 
-def names_one(payload: JobPayload, peer_id: int) -> bool:
-    """Return True if a job concerns a peer, not only as one of several."""
-    return any(getattr(payload, name) == peer_id for name, many in peer_fields(type(payload)) if not many)
-
-
-def with_peer(payload: P, peer_id: int, by: Sequence[int]) -> P:
-    """Return the payload with a peer replaced, in lists by several or none."""
-    changes: dict[str, object] = {}
-    for name, many in peer_fields(type(payload)):
-        said = getattr(payload, name)
-        if many:
-            changes[name] = tuple(dict.fromkeys(new for one in said for new in (by if one == peer_id else (one,))))
-        elif said == peer_id and by:
-            changes[name] = by[0]
-    return msgspec.structs.replace(payload, **changes)
+NAMING_PEERS = tuple(kind for kind, payload in PAYLOADS.items() if peer_fields(payload))

@@ -48,9 +48,8 @@ from hermes.memory_server.engine.job_kinds import (
     DerivationJob,
     JobPayload,
     P,
-    names_one,
+    fields_naming,
     read_payload,
-    with_peer,
     write_payload,
 )
 from hermes.memory_server.engine.peers import find_peer
@@ -179,11 +178,8 @@ def forget_peer(tx: Tx, workspace_id: int, peer_id: int) -> None:
     inside = jobs.c.workspace_id == workspace_id
     drop_jobs(tx, inside, jobs.c.sender_id == peer_id)
     drop_observer(tx, peer_id)
-    for job_id, payload in _naming(tx, workspace_id, peer_id):
-        if names_one(payload, peer_id):
-            drop_jobs(tx, jobs.c.id == job_id)
-        else:
-            _store_payload(tx, job_id, with_peer(payload, peer_id, ()))
+    for job_id, _, _ in _naming(tx, workspace_id, peer_id):
+        drop_jobs(tx, jobs.c.id == job_id)
 
 
 def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
@@ -192,17 +188,21 @@ def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
     tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
     for job_id in _drop_observer(tx, peer_id, select(jobs.c.id).where(*own)):
         INSERT_OBSERVERS.run(tx, job_id=job_id, peer_id=by)
-    for job_id, payload in _naming(tx, workspace_id, peer_id):
-        _store_payload(tx, job_id, with_peer(payload, peer_id, (by,)))
+    for job_id, payload, fields in _naming(tx, workspace_id, peer_id):
+        _store_payload(tx, job_id, msgspec.structs.replace(payload, **dict.fromkeys(fields, by)))
 
 
-def _naming(tx: Tx, workspace_id: int, peer_id: int) -> Iterator[tuple[int, JobPayload]]:
-    """Yield the open jobs whose payload may name a peer. An unreadable payload names nobody: its job will fail."""
+def _naming(tx: Tx, workspace_id: int, peer_id: int) -> Iterator[tuple[int, JobPayload, list[str]]]:
+    """Yield the open jobs whose payload names a peer, with the fields that do. An unreadable payload names nobody: its
+    job will fail.
+    """
     own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"), jobs.c.kind.in_(NAMING_PEERS))
     named = jobs.c.payload.contains(str(peer_id))
     for row in tx.execute(select(jobs.c.id, jobs.c.kind, jobs.c.payload).where(*own, named)).all():
         with suppress(msgspec.DecodeError):
-            yield row.id, read_payload(PAYLOADS[row.kind], row.payload)
+            payload = read_payload(PAYLOADS[row.kind], row.payload)
+            if fields := fields_naming(payload, peer_id):
+                yield row.id, payload, fields
 
 
 def _store_payload(tx: Tx, job_id: int, payload: JobPayload) -> None:

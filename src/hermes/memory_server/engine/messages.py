@@ -111,7 +111,7 @@ def queue_reasoning(
             unit = f"representation:{session.workspace_id}:{session.id}:{author}"
             whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
             for start in range(0, len(wanted), MESSAGES_PER_JOB):
-                part = DerivationJob(wanted[start : start + MESSAGES_PER_JOB], observers)
+                part = DerivationJob(wanted[start : start + MESSAGES_PER_JOB])
                 add_job(tx, part, unit, at, session.workspace_id, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
 
