@@ -204,7 +204,7 @@ async def test_waiting_is_no_try_and_ends_as_soon_as_the_endpoint_is_back(databa
             assert await worker.work_once()
             clock.advance(3600)
         told = await database.read(lambda tx: read_status(tx, SPACE, None, None, None))
-        assert told.waiting["summary"]["tries"] == 0
+        assert told.waiting["summary"].tries == 0
         clock.advance(-3600)
         clock.advance(601)
         assert (await ask(await model_of(door, database))).failure is None  # somebody else asks, and it answers

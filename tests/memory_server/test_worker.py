@@ -291,7 +291,7 @@ async def test_failed_learning_of_a_message_is_retried_and_delays_no_other(datab
     assert await status(database) == Counts(completed=3, pending=1)
     told = await database.read(lambda tx: read_status(tx, "w", None, None, None))
     reason = "ValueError: it is poison"
-    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.MAX_ATTEMPTS, "reason": reason}}
+    assert told.failing == {"representation": jobs.OpenJobs(1, jobs.MAX_ATTEMPTS, reason)}
     await worker.work_once()  # the pause begins now
     mended = JobWorker(database, clock, EMBEDDER)
     running = asyncio.create_task(mended.run())
