@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli import access_log
-from hermes.cli.access_log import AccessLog
+from hermes.cli import memory_serving
+from hermes.cli.memory_serving import AccessLog
 from hermes.memory_server.api.life import Life
-from hermes.memory_server.api.traffic import Visit
+from hermes.memory_server.api.metrics import Visit
 from hermes.memory_server.db.schema import open_database
 from tests.memory_server.inside import serving
 
@@ -43,9 +43,9 @@ def test_path_cannot_write_a_line_of_its_own_and_is_not_long(tmp_path: Path) -> 
 def test_log_is_rotated_and_lines_beyond_what_may_wait_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access_log, "MAX_FILE_BYTES", 1000)
-    monkeypatch.setattr(access_log, "MAX_QUEUED_LINES", 5)
-    monkeypatch.setattr(access_log, "GATHER_SECONDS", 600.0)  # nothing is written before the end
+    monkeypatch.setattr(memory_serving, "MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr(memory_serving, "MAX_QUEUED_LINES", 5)
+    monkeypatch.setattr(memory_serving, "GATHER_SECONDS", 600.0)  # nothing is written before the end
     path = tmp_path / "access.log"
     for _ in range(20):
         with AccessLog(path) as access:

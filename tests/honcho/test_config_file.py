@@ -16,8 +16,8 @@ from hermes.errors import HomeError, SettingsError
 from hermes.home import Home
 from hermes.honcho import keys
 from hermes.honcho.config_file import edit_document, set_entry, set_keys
+from hermes.honcho.plugin import Watch
 from hermes.honcho.server import Machine as CommandContext
-from hermes.honcho.watch import Watch
 from tests.honcho.configuring import Machine
 
 STOCK: dict[str, Any] = {

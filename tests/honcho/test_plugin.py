@@ -39,7 +39,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(str(path))
         return Path(path).stat()
 
-    monkeypatch.setattr("hermes.honcho.watch.os", SimpleNamespace(stat=count, PathLike=os.PathLike))
+    monkeypatch.setattr("hermes.honcho.plugin.os", SimpleNamespace(stat=count, PathLike=os.PathLike))
     return seen
 
 

@@ -18,9 +18,9 @@ from hermes.http_server import GuestServer
 from hermes.memory_server import limits
 from hermes.memory_server.api import connection as connection_module
 from hermes.memory_server.api import intake as intake_module
+from hermes.memory_server.api.bodies import JsonResponse
 from hermes.memory_server.api.connection import LimitedConnection, find_max_connections
 from hermes.memory_server.api.intake import BodyIntake
-from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from tests.memory_server.floor import embed
 from tests.memory_server.inside import serving

@@ -13,7 +13,7 @@ from hermes.clock import SystemClock
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
 from hermes.memory_server.db.migrations.versions.v0006_traits import MAX_MESSAGES_BEFORE_START
 from hermes.memory_server.db.schema import FILE, open_database
-from hermes.memory_server.engine.kinds import ROWS_PER_TRANSACTION
+from hermes.memory_server.engine.job_handlers import ROWS_PER_TRANSACTION
 from hermes.memory_server.engine.recall import View
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker

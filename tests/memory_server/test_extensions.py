@@ -13,13 +13,13 @@ from hermes.clock import SystemClock
 from hermes.memory_server.api.app import EXTENSIONS
 from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import FILE
-from hermes.memory_server.engine import removal
+from hermes.memory_server.engine import deletion
 from hermes.memory_server.engine.conclusions import list_conclusions
+from hermes.memory_server.engine.deletion import begin_removal, remove_part
+from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
 from hermes.memory_server.engine.jobs import claim_job
-from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import MessageDraft, append_messages, list_messages
 from hermes.memory_server.engine.paging import PageRequest
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.summaries import read_summaries
 from hermes.memory_server.engine.worker import JobWorker
@@ -178,7 +178,7 @@ def houses() -> list[MessageDraft]:
 
 
 async def test_range_has_a_bound(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "MAX_REMOVED_MESSAGES", 3)
+    monkeypatch.setattr(deletion, "MAX_REMOVED_MESSAGES", 3)
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=houses(), at=NOW))
     with pytest.raises(Invalid, match="At most 3"):
         await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[3].public_id, NOW))
@@ -205,10 +205,10 @@ async def test_learning_in_progress_from_a_deleted_message_is_discarded(database
     made = await database.write(partial(append_messages, workspace="w", session="s", drafts=said, at=NOW))
     job = await database.write(lambda tx: claim_job(tx, "me", kind, NOW))
     assert job is not None
-    prepared = await KINDS[kind].prepare(JobTools(database, EMBEDDER), job)
+    prepared = await HANDLERS[kind].prepare(JobTools(database, EMBEDDER), job)
     begun = await database.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[9].public_id, NOW))
     await database.write(lambda tx: remove_part(tx, begun, NOW))
-    await database.write(lambda tx: KINDS[kind].commit(tx, job, prepared, NOW))
+    await database.write(lambda tx: HANDLERS[kind].commit(tx, job, prepared, NOW))
 
     def kept(tx: Tx) -> str:
         texts = [row.content for row in read_summaries(tx, get_session(tx, "w", "s").id).values()]

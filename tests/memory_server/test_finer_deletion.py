@@ -12,12 +12,18 @@ from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.tables import finer_again, finer_vectors, messages
 from hermes.memory_server.embedder import EmbeddingEndpoint
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import (
+    ROWS_PER_TRANSACTION,
+    delete_session,
+    delete_workspace,
+    purge_session,
+    remove_part,
+)
 from hermes.memory_server.engine.embedding import Refinement, refining
 from hermes.memory_server.engine.finer import count_behind
+from hermes.memory_server.engine.job_kinds import MessageRemovalJob
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.peer_deletion import delete_peer
-from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from tests.memory_server.embeddings import Endpoint as There
 from tests.memory_server.embeddings import endpoint, in_favour_of
@@ -95,7 +101,7 @@ async def test_session_that_is_being_removed_is_not_embedded_again(tmp_path: Pat
     with endpoint(in_favour_of("walnut")) as there:
         await embed_all(database, there)
         session = await database.read(lambda tx: get_session(tx, "w", "talk").id)
-        await database.write(lambda tx: remove_part(tx, Removal(session, 1, 1), NOW))
+        await database.write(lambda tx: remove_part(tx, MessageRemovalJob(session, 1, 1), NOW))
         assert await count(database) == (ROWS_PER_TRANSACTION + 8, 1), "the second was embedded together with the first"
         await database.write(lambda tx: delete_session(tx, "w", "talk", NOW))
         there.asked.clear()

@@ -21,13 +21,19 @@ from hermes.memory_server.db.sqlite import SqliteFile
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import SHIPPED
 from hermes.memory_server.engine import departures, memory_index, memory_indexes
-from hermes.memory_server.engine.deletion import delete_session, delete_workspace, purge_session
+from hermes.memory_server.engine.deletion import (
+    begin_removal,
+    delete_session,
+    delete_workspace,
+    purge_session,
+    remove_part,
+)
+from hermes.memory_server.engine.job_kinds import MessageRemovalJob
 from hermes.memory_server.engine.memory_index import ARRAYS, OutlineRows
 from hermes.memory_server.engine.memory_indexes import MemoryIndexes
 from hermes.memory_server.engine.messages import append_messages, list_messages
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.peer_deletion import delete_peer
-from hermes.memory_server.engine.removal import Removal, begin_removal, remove_part
 from hermes.memory_server.engine.sessions import get_session
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.worker import JobWorker
@@ -82,7 +88,7 @@ async def search(database: SqliteFile, index: VectorIndex, word: str) -> list[in
 
 
 async def remove(database: SqliteFile, session: int, first: int, last: int) -> None:
-    await database.write(lambda tx: remove_part(tx, Removal(session, first, last), NOW))
+    await database.write(lambda tx: remove_part(tx, MessageRemovalJob(session, first, last), NOW))
 
 
 async def look(database: SqliteFile, known: MemoryIndexes) -> list[object]:
@@ -136,7 +142,7 @@ async def test_too_many_removals_at_once_are_recorded_as_everything(
         await database.write(lambda tx: say(tx, "talk", [f"I own number {place}." for place in range(50)]))
     index = MemoryIndexes(SHIPPED.dimension)
     await look(database, index)
-    removal = Removal(1, 1, 200)
+    removal = MessageRemovalJob(1, 1, 200)
     for _ in range(5):  # parts of 50
         await database.write(lambda tx: remove_part(tx, removal, NOW))
     with transaction(tmp_path) as tx:
@@ -195,7 +201,7 @@ async def test_long_run_of_messages_leaves_in_few_steps(tmp_path: Path, monkeypa
     index = MemoryIndexes(SHIPPED.dimension)
     await look(database, index)
     for _ in range(21):  # parts of 50
-        await database.write(lambda tx: remove_part(tx, Removal(1, 20, 1050), NOW))
+        await database.write(lambda tx: remove_part(tx, MessageRemovalJob(1, 20, 1050), NOW))
     steps: list[None] = []
     monkeypatch.setattr(memory_index, "check_reading", lambda: steps.append(None))
     left = await look(database, index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -13,12 +14,13 @@ from hermes.memory_server.api.life import Life
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.schema import open_database, open_for_work
 from hermes.memory_server.db.tables import sessions
+from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
+from hermes.memory_server.engine.job_kinds import SummaryJob
 from hermes.memory_server.engine.jobs import Counts, Job, add_job, read_status
-from hermes.memory_server.engine.kinds import KINDS, JobTools
+from hermes.memory_server.engine.quotes import own_sessions
 from hermes.memory_server.engine.worker import JobWorker
 from hermes.memory_server.model.answer import ModelWaiting
 from hermes.memory_server.model.calls import DAY_MICROSECONDS
-from hermes.memory_server.model.own_words import own_sessions
 from hermes.memory_server.model.settings import FILE
 from hermes.types import OWN_MARK, Json
 from tests.compression.hand_clock import HandClock
@@ -149,7 +151,7 @@ async def test_an_endpoint_that_wishes_a_wait_gets_it(database: Database) -> Non
     assert late.failure is None
 
 
-async def _compose(tools: JobTools, job: Job) -> str:
+async def _compose(tools: JobTools, job: Job[Any]) -> str:
     """A job that needs a model."""
     assert tools.models is not None
     model = await tools.models.of(job.workspace_id)
@@ -161,13 +163,13 @@ async def _compose(tools: JobTools, job: Job) -> str:
     return answer.text
 
 
-NEEDY = {**KINDS, "summary": replace(KINDS["summary"], prepare=_compose, commit=lambda *_: None)}
+NEEDY = {**HANDLERS, "summary": replace(HANDLERS["summary"], prepare=_compose, commit=lambda *_: None)}
 
 
 async def _queue(database: Database, number: int = 1) -> None:
     place = await workspace_id(database)
     for at in range(number):
-        await database.write(lambda tx, at=at: add_job(tx, "summary", f"summary:{at}", 0, place, {}))  # type: ignore[misc]
+        await database.write(lambda tx, at=at: add_job(tx, SummaryJob("short", 20), f"summary:{at}", 0, place))  # type: ignore[misc]
 
 
 @pytest.mark.contract("9.3")
@@ -187,8 +189,8 @@ async def test_a_job_beyond_the_cap_waits_and_is_done_the_next_day(database: Dat
             pass
         later = await database.read(lambda tx: read_status(tx, SPACE, None, None, None))
     assert (told.all, told.failing) == (Counts(completed=1, pending=1), {})
-    assert told.waiting["summary"]["waiting"] == 1
-    assert "cap of 1 calls" in str(told.waiting["summary"]["reason"])
+    assert told.waiting["summary"].waiting == 1
+    assert "cap of 1 calls" in told.waiting["summary"].reason
     assert (later.all, later.waiting) == (Counts(completed=2), {})
 
 
@@ -202,7 +204,7 @@ async def test_waiting_is_no_try_and_ends_as_soon_as_the_endpoint_is_back(databa
             assert await worker.work_once()
             clock.advance(3600)
         told = await database.read(lambda tx: read_status(tx, SPACE, None, None, None))
-        assert told.waiting["summary"]["tries"] == 0
+        assert told.waiting["summary"].tries == 0
         clock.advance(-3600)
         clock.advance(601)
         assert (await ask(await model_of(door, database))).failure is None  # somebody else asks, and it answers

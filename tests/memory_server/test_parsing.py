@@ -13,7 +13,7 @@ import pytest
 
 from hermes.memory_server import limits
 from hermes.memory_server.engine import parsing
-from hermes.memory_server.engine.parser import TOO_HEAVY
+from hermes.memory_server.engine.files import TOO_HEAVY
 from hermes.memory_server.engine.parsing import Parsers
 from hermes.memory_server.faults import Invalid, TooMany
 from tests.memory_server.pdfs import make_pdf

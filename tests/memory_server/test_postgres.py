@@ -30,6 +30,7 @@ from hermes.memory_server.db.postgres_schema import SCHEMA_LOCK_KEY
 from hermes.memory_server.db.schema import FILE, HEAD, open_database, open_postgres
 from hermes.memory_server.db.tables import messages, metadata
 from hermes.memory_server.db.text_index import SearchArea
+from hermes.memory_server.engine.job_kinds import WebhookJob
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.truth import add_tombstones, find_tombstone_time
@@ -171,7 +172,7 @@ async def test_queued_work_wakes_other_processes_and_other_writes_do_not(postgre
         await asyncio.to_thread(woken.wait, 0.01)
     await here.write(lambda tx: ensure_workspace(tx, "w", AT))
     assert not woken.is_set()
-    await here.write(lambda tx: add_job(tx, "webhook", "u", AT, 1, {}))
+    await here.write(lambda tx: add_job(tx, WebhookJob("", {}), "u", AT, 1))
     assert await asyncio.to_thread(woken.wait, 60)
     await here.close()
     await there.close()

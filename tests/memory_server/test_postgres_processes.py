@@ -28,10 +28,10 @@ from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.schema import open_postgres
 from hermes.memory_server.db.tables import conclusions, summaries
 from hermes.memory_server.engine import embedding
+from hermes.memory_server.engine.deletion import begin_removal, remove_part
+from hermes.memory_server.engine.job_handlers import HANDLERS, JobTools
 from hermes.memory_server.engine.jobs import claim_job
-from hermes.memory_server.engine.kinds import KINDS, JobTools
 from hermes.memory_server.engine.messages import append_messages
-from hermes.memory_server.engine.removal import begin_removal, remove_part
 from hermes.memory_server.engine.workspaces import ensure_workspace
 from hermes.memory_server.faults import Missing
 from tests.memory_server.embeddings import FavouriteWordEmbedder
@@ -216,12 +216,12 @@ async def test_message_deleted_while_it_is_learnt_from_leaves_nothing(postgres: 
     made = await opened.write(partial(append_messages, workspace="w", session="s", drafts=drafts, at=AT))
     job = await opened.write(lambda tx: claim_job(tx, "me", kind, AT))
     assert job is not None
-    prepared = await KINDS[kind].prepare(JobTools(opened, EMBEDDER), job)
+    prepared = await HANDLERS[kind].prepare(JobTools(opened, EMBEDDER), job)
     begun = await opened.write(lambda tx: begin_removal(tx, "w", "s", made[0].public_id, made[19].public_id, AT))
     is_learnt, is_over = threading.Event(), threading.Event()
 
     def learn(tx: Tx) -> None:
-        KINDS[kind].commit(tx, job, prepared, AT)
+        HANDLERS[kind].commit(tx, job, prepared, AT)
         is_learnt.set()
         assert is_over.wait(30)
 

@@ -30,12 +30,13 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.answers import KeyedRequest, forget_answers
 from hermes.memory_server.engine.conclusions import list_concluded, list_conclusions, list_sources
 from hermes.memory_server.engine.context import fill_window
+from hermes.memory_server.engine.deletion import remove_part
+from hermes.memory_server.engine.job_kinds import MessageRemovalJob
 from hermes.memory_server.engine.jobs import claim_job, has_work
 from hermes.memory_server.engine.messages import MessageDraft, append_messages, list_messages
 from hermes.memory_server.engine.once import append_once
 from hermes.memory_server.engine.paging import PageRequest
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose
-from hermes.memory_server.engine.removal import Removal, remove_part
 from hermes.memory_server.engine.sessions import get_session, list_sessions
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.worker import JobWorker
@@ -184,7 +185,7 @@ HOT: dict[str, Callable[[Tx], object]] = {
     "drop old answers": lambda tx: forget_answers(tx, NOW),
     "conclusions of a message": lambda tx: list_concluded(tx, "w", "s1", public_id(tx, "messages"), PageRequest()),
     "messages of a conclusion": lambda tx: list_sources(tx, "w", public_id(tx, "conclusions"), PageRequest()),
-    "delete a message": lambda tx: remove_part(tx, Removal(2, 3, 3), NOW),
+    "delete a message": lambda tx: remove_part(tx, MessageRemovalJob(2, 3, 3), NOW),
     "look for work": lambda tx: has_work(tx, "dream", NOW),
     "claim work": lambda tx: claim_job(tx, "me", "dream", NOW),
 }

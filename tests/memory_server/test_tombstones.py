@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes.memory_server.db.folder_key import FILE as KEY_FILE
-from hermes.memory_server.db.folder_key import folder_key
 from hermes.memory_server.db.schema import FILE, open_for_work
+from hermes.memory_server.db.sqlite import FILE as KEY_FILE
+from hermes.memory_server.db.sqlite import folder_key
 from hermes.memory_server.engine.derive import embed_statements, read_statements, remember
 from hermes.memory_server.engine.word_vectors import WordVectors
 from tests.memory_server.in_file import wait_for_work

@@ -21,8 +21,9 @@ from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.schema import open_database
 from hermes.memory_server.engine import jobs
 from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, delete_session
+from hermes.memory_server.engine.job_handlers import HANDLERS, JobHandler, JobTools
+from hermes.memory_server.engine.job_kinds import SummaryJob
 from hermes.memory_server.engine.jobs import Counts, Job, read_status
-from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.messages import append_messages
 from hermes.memory_server.engine.webhooks import announce, ensure_webhook
 from hermes.memory_server.engine.worker import RENEW_INTERVAL_SECONDS, JobWorker
@@ -58,7 +59,7 @@ async def hanging() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 @asynccontextmanager
-async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any]] = KINDS) -> AsyncIterator[JobWorker]:
+async def at_work(database: Database, kinds: Mapping[str, JobHandler[Any, Any]] = HANDLERS) -> AsyncIterator[JobWorker]:
     """Run a worker for the block."""
     worker = JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=kinds)
     running = asyncio.create_task(worker.run())
@@ -90,7 +91,7 @@ async def test_webhooks_that_hang_stop_no_learning_in_any_workspace(database: Da
     async with hanging() as (port, sent):
         for workspace in ("one", "two"):
             await announce_to(database, workspace, port, limits.MAX_WEBHOOKS)
-        async with at_work(database, {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3600.0)}) as worker:
+        async with at_work(database, {**HANDLERS, "webhook": replace(HANDLERS["webhook"], seconds=3600.0)}) as worker:
             await eventually(lambda: look_at(sent), lambda found: len(found) == 2 * limits.MAX_WEBHOOKS)
             for workspace in ("one", "other"):
                 await say(database, workspace, f"I live in {workspace}.")
@@ -120,7 +121,7 @@ async def look_at(found: list[bytes]) -> list[bytes]:
 
 @pytest.mark.contract("9.9")
 async def test_webhook_that_hangs_is_given_up_in_time_and_tried_again(database: Database) -> None:
-    quick = {**KINDS, "webhook": replace(KINDS["webhook"], seconds=3.0)}
+    quick = {**HANDLERS, "webhook": replace(HANDLERS["webhook"], seconds=3.0)}
     async with hanging() as (port, sent):
         await announce_to(database, "w", port, 1)
         assert await JobWorker(database, SystemClock(), EMBEDDER, delivery=inward(), kinds=quick).work_once()
@@ -138,19 +139,19 @@ class Slow:
         self.done: list[int] = []
         self.free = asyncio.Event()
 
-    def kinds(self) -> dict[str, JobHandler[Any]]:
+    def kinds(self) -> dict[str, JobHandler[Any, Any]]:
         return {"summary": JobHandler(self.prepare, self.commit, places=2, seconds=3600.0)}
 
-    async def prepare(self, _tools: JobTools, job: Job) -> None:
+    async def prepare(self, _tools: JobTools, job: Job[Any]) -> None:
         self.begun.append(job.id)
         await self.free.wait()
 
-    def commit(self, _tx: Tx, job: Job, _prepared: object, _at: int) -> None:
+    def commit(self, _tx: Tx, job: Job[Any], _prepared: object, _at: int) -> None:
         self.done.append(job.id)
 
 
 async def add(database: Database, unit: str = "u") -> None:
-    await database.write(lambda tx: jobs.add_job(tx, "summary", unit, NOW, workspace_id=1, payload={}))
+    await database.write(lambda tx: jobs.add_job(tx, SummaryJob("short", 20), unit, NOW, workspace_id=1))
 
 
 async def time_left(database: Database, clock: HandClock) -> float:
@@ -242,12 +243,12 @@ async def test_jobs_of_different_units_are_prepared_concurrently_up_to_a_limit(d
 async def test_effect_of_a_job_is_for_those_who_observe_when_it_ends(database: Database) -> None:
     await say(database, "w", "I like tea.")
 
-    async def prepare(tools: JobTools, job: Job) -> object:
-        made = await KINDS["representation"].prepare(tools, job)
+    async def prepare(tools: JobTools, job: Job[Any]) -> object:
+        made = await HANDLERS["representation"].prepare(tools, job)
         await database.write(lambda tx: jobs.drop_observer(tx, 1, 1))
         return made
 
-    kinds = {"representation": JobHandler(prepare, KINDS["representation"].commit)}
+    kinds = {"representation": JobHandler(prepare, HANDLERS["representation"].commit)}
     assert await JobWorker(database, SystemClock(), EMBEDDER, kinds=kinds).work_once()
     assert await states(database, "representation") == [("done", 1)]
     assert await concluded(database) == []
@@ -268,8 +269,8 @@ async def test_job_that_fails_midway_leaves_no_rows_and_is_kept_with_its_reason(
     assert await status(database) == Counts(pending=1)
 
 
-async def refuse_poison(tools: JobTools, job: Job) -> Any:
-    said = await KINDS["representation"].prepare(tools, job)
+async def refuse_poison(tools: JobTools, job: Job[Any]) -> Any:
+    said = await HANDLERS["representation"].prepare(tools, job)
     if any("poison" in statement.content for statement in said):
         raise ValueError("it is poison")
     return said
@@ -281,7 +282,7 @@ async def test_failed_learning_of_a_message_is_retried_and_delays_no_other(datab
     await database.write(lambda tx: append_messages(tx, "w", "s", said, NOW))
     await say(database, "w", "I like cake.")
     clock = HandClock()
-    faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
+    faulty = {**HANDLERS, "representation": replace(HANDLERS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
     for _ in range(2 * jobs.MAX_ATTEMPTS):
         await worker.work_once()
@@ -290,7 +291,7 @@ async def test_failed_learning_of_a_message_is_retried_and_delays_no_other(datab
     assert await status(database) == Counts(completed=3, pending=1)
     told = await database.read(lambda tx: read_status(tx, "w", None, None, None))
     reason = "ValueError: it is poison"
-    assert told.failing == {"representation": {"waiting": 1, "tries": jobs.MAX_ATTEMPTS, "reason": reason}}
+    assert told.failing == {"representation": jobs.OpenJobs(1, jobs.MAX_ATTEMPTS, reason)}
     await worker.work_once()  # the pause begins now
     mended = JobWorker(database, clock, EMBEDDER)
     running = asyncio.create_task(mended.run())
@@ -328,7 +329,7 @@ async def test_unused_server_does_not_stay_for_work_that_keeps_failing(tmp_path:
     database, ended = open_database(tmp_path), asyncio.Event()
     await say(database, "w", "I like poison.")
     clock = HandClock()
-    faulty = {**KINDS, "representation": replace(KINDS["representation"], prepare=refuse_poison)}
+    faulty = {**HANDLERS, "representation": replace(HANDLERS["representation"], prepare=refuse_poison)}
     worker = JobWorker(database, clock, EMBEDDER, kinds=faulty)
     for _ in range(jobs.MAX_ATTEMPTS + 1):
         clock.advance(jobs.MAX_RETRY_MICROSECONDS / 1_000_000)
@@ -355,7 +356,7 @@ async def status(database: Database) -> Counts:
 async def test_what_others_wrote_is_one_short_line_of_the_log(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(_tools: JobTools, _job: Job) -> None:
+    async def refuse(_tools: JobTools, _job: Job[Any]) -> None:
         raise ValueError("no\n2026-01-01 ERROR all is lost\r\n" + "x" * 5000)
 
     await add(database)
@@ -371,7 +372,7 @@ async def test_what_others_wrote_is_one_short_line_of_the_log(
 async def test_a_busy_file_is_a_warning_only_after_the_last_attempt(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def find_it_busy(_tools: JobTools, _job: Job) -> None:
+    async def find_it_busy(_tools: JobTools, _job: Job[Any]) -> None:
         raise StoreBusyError("the log is in use")
 
     await add(database)

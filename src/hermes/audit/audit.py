@@ -1,24 +1,30 @@
 """The read-only audit of one profile: its log and its store.
 
 Messages that a compression did not see: another process wrote them meanwhile, or later into the ended session.
+
+Duplicates that an older version wrote: of a whole conversation, or of a summary.
+
+A compression by rotation may write the transcript again before it ends the session. If it is killed there, or the
+session is used on under its old id, the session has all messages twice. The copies begin with the session's first
+message and follow it in order, and a person's messages keep their time to the fraction of a second. Only that, or the
+same summary in both, counts as a copy; a message that a person repeats does not.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes.audit.bindings import find_bindings, find_history, find_losses
 from hermes.audit.case import COMPRESSION_FILL_SECONDS, Case, SaidMessage, read_case, read_messages, routes_of
 from hermes.audit.crossing import Crossing, find_crossed, find_crossings
-from hermes.audit.damage import AuditNotice, Damage
-from hermes.audit.doubles import find_doubles
+from hermes.audit.damage import AuditNotice, Damage, Hide
 from hermes.audit.log import LogAudit
 from hermes.db.engine import Tx
 from hermes.home import Home
 from hermes.store.health import lend_tables, open_unchanged
-from hermes.store.schema import TableShape, kept_rows, read_shape
+from hermes.store.schema import TableShape, kept_rows, live_rows, read_shape
 
 MAX_NAMED_MESSAGES = 10
 """Number of messages that a notice lists one by one."""
@@ -142,3 +148,144 @@ def _find_differing(tx: Tx, home: Home) -> Iterator[AuditNotice]:
         detail = f"{key} leads to {ours} here and to {theirs} in the other hermes of this home"
         fix = "What was bound last counts here; say something in that chat with the one that you mean to use"
         yield AuditNotice("routes-differ", (ours, theirs), detail, fix)
+
+
+MIN_COPIED_TEXT_CHARS = 200
+"""Length from which a compression's text cannot be written twice in the same second by chance."""
+SAME_MOMENT_SECONDS = 1.0
+MAX_SKIPPED_ROWS = 3
+"""Maximum number of other rows within a copied conversation, for example two messages that became one."""
+
+
+def find_doubles(tx: Tx, case: Case) -> Iterator[Damage]:
+    """Yield every session that shows a conversation or a summary twice. The first copy stays."""
+    if not case.has_older_traces:
+        return  # we never store a summary as a message, nor a message twice
+    _, shape = read_shape(tx)
+    births = {
+        child.id: child.started_at + COMPRESSION_FILL_SECONDS
+        for child in case.with_parents
+        if case.parent(child) is not None
+    }
+    compacted = _last_compacted(tx, shape)
+    compressed = births.keys() | compacted.keys()
+    rows = read_messages(tx, shape, compressed | _with_equal_times(tx, shape), live_rows(shape))
+    for session_id in sorted(rows):
+        own = rows[session_id]
+        again = find_again(own, is_compressed=session_id in compressed)
+        rest = [row for row in own if row.id not in again]
+        written = find_written_twice(rest, births.get(session_id), compacted.get(session_id))
+        yield from _describe_double(session_id, sorted(again), written)
+
+
+def find_again(rows: Sequence[SaidMessage], *, is_compressed: bool) -> set[int]:
+    """Return the rows that repeat the session from its beginning."""
+    found: set[int] = set()
+    place = 1
+    while place < len(rows):
+        length = _length_of_repeat(rows, place) if rows[place].repeats(rows[0]) else 0
+        if not _is_written_again(rows, place, length, is_compressed=is_compressed):
+            place += 1
+            continue
+        found |= {row.id for row in rows[place : place + length]}
+        place = _resume(rows, place + length, found)
+    return found
+
+
+def _length_of_repeat(rows: Sequence[SaidMessage], place: int) -> int:
+    length = 0
+    while length < place and place + length < len(rows) and rows[place + length].repeats(rows[length]):
+        length += 1
+    return length
+
+
+def _is_written_again(rows: Sequence[SaidMessage], place: int, length: int, *, is_compressed: bool) -> bool:
+    pairs = list(zip(rows[:length], rows[place : place + length], strict=True))
+    if length < 2 or all(row.role == "user" and not row.is_summary for row, _ in pairs):
+        return False
+    same_time = any(row.role == "user" and row.time == copy.time for row, copy in pairs)
+    return same_time or (is_compressed and any(row.is_summary for row, _ in pairs))
+
+
+def _resume(rows: Sequence[SaidMessage], place: int, found: set[int]) -> int:
+    """Continue after a row that is not copied, while later rows have the text and time of an earlier one."""
+    earlier = {(row.wording, row.signs, row.time) for row in rows[:place] if row.id not in found}
+    skipped = 0
+    for here in range(place, len(rows)):
+        row = rows[here]
+        if (row.wording, row.signs, row.time) in earlier:
+            found.add(row.id)
+            place, skipped = here + 1, 0
+        else:
+            skipped += 1
+            if skipped > MAX_SKIPPED_ROWS:
+                break
+    return place
+
+
+def find_written_twice(
+    rows: Sequence[SaidMessage], born_until: float | None, last_compacted: int | None
+) -> list[SaidMessage]:
+    """Return all but the first copy of each long text that a compression wrote.
+
+    These are in a child's first moments, or directly after the compacted messages, before a person's next message. Only
+    the first summary may be copied a while later: a repeated text that begins like a summary may be a person's
+    quotation.
+    """
+    found: list[SaidMessage] = []
+    opening: SaidMessage | None = None
+    first: dict[int, SaidMessage] = {}
+    for row in rows:
+        born = born_until is not None and row.time <= born_until
+        fresh = born or (last_compacted is not None and row.id > last_compacted)
+        if fresh and not born and row.role == "user" and not row.is_summary:
+            break  # from here on people speak
+        if not fresh or row.signs or not (row.is_summary or row.length >= MIN_COPIED_TEXT_CHARS):
+            continue
+        opening = opening or (row if row.is_summary else None)
+        before = first.setdefault(row.wording, row)
+        limit = (
+            COMPRESSION_FILL_SECONDS if opening is not None and row.wording == opening.wording else SAME_MOMENT_SECONDS
+        )
+        if before is not row and abs(row.time - before.time) < limit:
+            found.append(row)
+    return found
+
+
+def _describe_double(session_id: str, again: Sequence[int], written: Sequence[SaidMessage]) -> Iterator[Damage]:
+    if again:
+        detail = (
+            f"session {session_id} holds {len(again)} of its messages twice: a compression wrote the conversation once "
+            "more. The model reads it twice, and so does whoever opens it; nothing is missing"
+        )
+        yield Damage("double-rows", (session_id,), detail, (Hide(tuple(again)),))
+    if summaries := tuple(row.id for row in written if row.is_summary or row.role != "user"):
+        detail = (
+            f"session {session_id} holds one summary {_times(summaries)}: the model reads the same past again and again"
+        )
+        yield Damage("double-summary", (session_id,), detail, (Hide(summaries),))
+    if messages := tuple(row.id for row in written if not row.is_summary and row.role == "user"):
+        detail = f"session {session_id} holds one message {_times(messages)}: a compression wrote it again"
+        yield Damage("double-rows", (session_id,), detail, (Hide(messages),))
+
+
+def _times(copies: Sequence[int]) -> str:
+    return "once more" if len(copies) == 1 else f"{len(copies)} more times"
+
+
+def _with_equal_times(tx: Tx, shape: TableShape) -> set[str]:
+    """Return the sessions in which a person's messages have equal times."""
+    rows = tx.execute(
+        f"SELECT t.session_id FROM messages t WHERE t.role = 'user' AND {live_rows(shape)} "
+        "GROUP BY t.session_id, t.timestamp HAVING count(*) > 1"
+    )
+    return {str(row["session_id"]) for row in rows}
+
+
+def _last_compacted(tx: Tx, shape: TableShape) -> Mapping[str, int]:
+    if not {"active", "compacted"} <= shape.columns:
+        return {}
+    rows = tx.execute(
+        "SELECT session_id, max(id) AS newest FROM messages WHERE compacted = 1 AND active = 0 GROUP BY session_id"
+    )
+    return {row["session_id"]: row["newest"] for row in rows}

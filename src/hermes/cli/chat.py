@@ -26,8 +26,7 @@ from hermes.cli.outbox import start_deliverer
 from hermes.cli.output import can_redraw, note, print_error, printable, say
 from hermes.cli.piped import ask_with_input, read_lines
 from hermes.cli.project_file import ProjectFile, State, TrustAnswer, choose_project_file
-from hermes.cli.signals import on_signals
-from hermes.cli.start import load_app, start_home_log
+from hermes.cli.start import load_app, on_signals, start_home_log
 from hermes.errors import HermesError, NotFoundError, UsageError
 from hermes.events import Failed, MemoryUpdated, Notice, Replied, Stopped, TurnEvent, Waiting
 from hermes.scope import TERMINAL
@@ -189,7 +188,7 @@ async def _ask(conversation: TerminalConversation, text: str, as_json: bool) -> 
     """Run one turn and return its last event. Only the reply goes to standard output."""
     if not as_json and can_redraw():  # at a terminal the reply is streamed
         # imported late: pipes need none
-        printed = import_module("hermes.cli.printed_reply").PrintedReply(conversation.app)
+        printed = import_module("hermes.cli.screen").PrintedReply(conversation.app)
         return await _turn(conversation, Say(text), as_json, printed.show)
     last = await _turn(conversation, Say(text), as_json)
     if isinstance(last, Replied) and not as_json:

@@ -108,7 +108,7 @@ def _values(tree: dict[str, Any], typed: TypedWords, wants: Any, current: str) -
             setting = tree["settings"].get(typed.arguments[0]) if typed.arguments else None
             return [(word, "") for word in setting["values"]] if setting else []
         case "session" | "profile":
-            values = importlib.import_module("hermes.cli.completing_values")
+            values = importlib.import_module("hermes.cli.completion")
             offered: list[tuple[str, str]] = (
                 values.profiles() if wants == "profile" else values.sessions(typed.profile, current)
             )

@@ -20,8 +20,7 @@ from hermes.assembly import FLOOR_NOTICE, has_model, open_notes, open_speaker
 from hermes.cli.dialog import TerminalDialog, can_ask, confirm
 from hermes.cli.gateway_service import install_service, uninstall_service
 from hermes.cli.output import note, one_line, print_json, print_table, printable, say, saying, show_time
-from hermes.cli.signals import TO_END, on_signals
-from hermes.cli.start import AsJson, load_app, read_store, start_home_log, with_store, write_store
+from hermes.cli.start import TO_END, AsJson, load_app, on_signals, read_store, start_home_log, with_store, write_store
 from hermes.config_file import load_shared_env, read_entries, write_setting
 from hermes.db.engine import Tx
 from hermes.db.leases import describe_owner

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes.cli.memory_background import set_up_process
 from hermes.cli.output import note, say, show_time
-from hermes.cli.server_process import set_up_process
-from hermes.cli.signals import TO_END, on_signals
-from hermes.cli.start import find_home
+from hermes.cli.start import TO_END, find_home, on_signals
 from hermes.clock import SystemClock
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import connect, take_seat

@@ -86,7 +86,7 @@ def list_(ctx: typer.Context, data: Data = None, database: DatabaseUrl = None, j
 @app.command()
 def remove(ctx: typer.Context, name: str, data: Data = None, database: DatabaseUrl = None) -> None:
     """Remove a registered program and revoke its grants."""
-    from hermes.memory_server.db.tables import grants
+    from hermes.memory_server.db.sign_in_tables import grants
     from hermes.memory_server.engine.grants import end_grants, remove_client
 
     def run(tx: Tx, _at: int) -> int:
@@ -123,7 +123,7 @@ def revoke(
     database: DatabaseUrl = None,
 ) -> None:
     """Sign a program out: its tokens stop working at once."""
-    from hermes.memory_server.db.tables import grants
+    from hermes.memory_server.db.sign_in_tables import grants
     from hermes.memory_server.engine.grants import end_grants
 
     def run(tx: Tx, _at: int) -> int:

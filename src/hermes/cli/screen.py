@@ -8,12 +8,16 @@ Streaming Markdown: turn a growing reply into terminal rows.
 
 A row is final once it is full or its line has ended. Only the last line may still change, or the first rows of a table
 whose column widths are not known yet.
+
+The reply to a single question, printed at a terminal as it is streamed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,10 +26,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from hermes.app import App
 from hermes.cli.input_line import Pastes
 from hermes.cli.markdown_code import MarkdownCode
 from hermes.cli.markdown_rows import LineRows, MarkdownTable, alignments, is_row
-from hermes.cli.output import printable
+from hermes.cli.output import printable, use_color
 from hermes.cli.own_name import advise
 from hermes.cli.rows import BOLD, DIM, MAX_LINE_CHARS, PlainText, columns_of, fold, hang, head, paint
 from hermes.cli.session_watch import OthersMessages
@@ -43,7 +48,7 @@ from hermes.events import (
     TurnEvent,
     Waiting,
 )
-from hermes.settings import MARKDOWN, MEMORY_NOTICES, SHOW_REASONING, Settings
+from hermes.settings import COLOR, MARKDOWN, MEMORY_NOTICES, SHOW_REASONING, Settings
 from hermes.store.held_lease import WAITING
 from hermes.types import Json
 
@@ -396,3 +401,22 @@ class Screen:
 
     def _paint(self, row: str) -> str:
         return paint([(row, self._style)]) if self.colored else row
+
+
+class PrintedReply:
+    """Prints a reply with rendered Markdown. Notices are printed elsewhere."""
+
+    def __init__(self, app: App) -> None:
+        colored = use_color(app.settings.get(COLOR), app.env)
+        columns = shutil.get_terminal_size().columns
+        self._screen = Screen(app.settings, lambda: columns, colored=colored, redraws=True)
+
+    def show(self, event: TurnEvent) -> None:
+        """Print the rows that became final."""
+        if isinstance(event, TextDelta | Replied):
+            self._screen.show(event)
+        else:
+            self._screen.end_text()
+        if rows := self._screen.take():
+            sys.stdout.write("".join(f"{row}\n" for row in rows))
+            sys.stdout.flush()

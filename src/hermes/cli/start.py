@@ -1,8 +1,12 @@
-"""The start of every command: loading the chosen profile, and entering asyncio."""
+"""The start of every command: loading the chosen profile, and handling signals."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -40,3 +44,34 @@ def start_home_log(app: App) -> None:
     """Start writing to the home's log, as its settings say."""
     get = app.settings.get
     start_log(app.home.log_file, level=get(LOG_LEVEL), form=get(LOG_FORMAT), secrets=secrets_in(app.settings))
+
+
+TO_END = ("SIGINT", "SIGTERM")
+"""Signals that end a server cleanly."""
+
+
+@contextmanager
+def on_signals(names: Iterable[str], act: Callable[[int], object]) -> Iterator[Callable[[], None]]:
+    """Call `act` on the event loop, with the signal's number, for each of these signals while the block runs. Yields a
+    function that ends that early."""
+    loop = asyncio.get_running_loop()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        while before:
+            number, handler = before.popitem()
+            try:
+                loop.remove_signal_handler(number)  # from then on Ctrl-C ends the program
+            except NotImplementedError:
+                signal.signal(number, handler)
+
+    for number in numbers:
+        try:
+            loop.add_signal_handler(number, act, number)  # also wakes an idle loop
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda number, _: loop.call_soon_threadsafe(act, number))
+    try:
+        yield restore
+    finally:
+        restore()

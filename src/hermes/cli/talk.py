@@ -20,7 +20,7 @@ from hermes.cli.front import PROMPT, Front, Typed, missing_session_error
 from hermes.cli.live_prompt import LivePrompt
 from hermes.cli.output import can_redraw, printable
 from hermes.cli.own_name import advise
-from hermes.cli.signals import on_signals
+from hermes.cli.start import on_signals
 from hermes.cli.terminal import Terminal, recap_rows, screen_of
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import keeping

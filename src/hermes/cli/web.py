@@ -11,8 +11,7 @@ import typer
 
 from hermes.assembly import FLOOR_NOTICE, has_model
 from hermes.cli.output import note, say
-from hermes.cli.signals import TO_END, on_signals
-from hermes.cli.start import find_home, load_app, start_home_log, with_store
+from hermes.cli.start import TO_END, find_home, load_app, on_signals, start_home_log, with_store
 from hermes.config_file import load_shared_env
 from hermes.embedded.connect import keeping
 from hermes.embedded.rendezvous import find_place

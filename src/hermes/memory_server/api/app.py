@@ -41,13 +41,11 @@ from hermes.memory_server.api import (
     workspaces,
 )
 from hermes.memory_server.api.auth import Admin, StartKey
+from hermes.memory_server.api.bodies import Detail, JsonResponse
 from hermes.memory_server.api.intake import BodyIntake
 from hermes.memory_server.api.life import Life, end_when_lost, end_when_unused
-from hermes.memory_server.api.metrics import RequestCounts, show_metrics
-from hermes.memory_server.api.replies import Detail
+from hermes.memory_server.api.metrics import HEALTH, RequestCounts, Traffic, show_metrics
 from hermes.memory_server.api.server import Options, Server, ServerDep
-from hermes.memory_server.api.traffic import HEALTH, Traffic
-from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Database
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.embedder import Embedder

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.loopback import find_strangeness, read_bearer, shows_key
 from hermes.memory_server import times
+from hermes.memory_server.api.bodies import JsonResponse
+from hermes.memory_server.api.metrics import HEALTH, KEY_SHOWN, UNAUTHORIZED_STATUS
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.traffic import HEALTH, KEY_SHOWN, UNAUTHORIZED_STATUS
-from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.engine.grants import ACCESS, find_workspace_of
 from hermes.memory_server.engine.peers import is_member, is_merged
 from hermes.memory_server.faults import Invalid, InvalidToken, Stranger, Unauthorized

@@ -6,16 +6,19 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 from fastapi import Response
 from starlette.responses import StreamingResponse
+from typing_extensions import TypedDict
 
-from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server import times
+from hermes.memory_server.api import auth
 from hermes.memory_server.api.auth import OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.bodies import JsonObject, JsonResponse, JsonText, JsonTexts, Moment, ScopeNames
+from hermes.memory_server.api.clean import Body, CleanText, Filters, QuestionText, ScopeName
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.recall import allowed_sessions, check_scope, make_view, scope_rows, session_rows
-from hermes.memory_server.api.schemas import DialecticOptions, WorkspaceDialectic
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.text_index import SearchArea
@@ -38,7 +41,90 @@ OfflineAnswer = tuple[PeerAnswer, ReadingBounds]
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 
 
-@router.post(f"{ROOT}/peers/{{peer_id}}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
+class WorkspaceDialectic(Body):
+    """A question to the memory of a whole workspace."""
+
+    query: QuestionText
+    session_id: CleanText | None = None
+    filters: Filters | None = None
+    scope: ScopeName | ScopeNames | None = None
+    stream: bool = False
+    reasoning_level: Literal["minimal", "low", "medium", "high", "max"] = "low"
+    response_format: Filters | None = None
+    include_evidence: bool = False
+
+
+class DialecticOptions(WorkspaceDialectic):
+    """A question to what a peer knows about itself or a target. `with_own_view` is an extension: it includes what the
+    target knows about itself."""
+
+    target: CleanText | None = None
+    with_own_view: bool = False
+
+
+class EvidenceConclusion(TypedDict):
+    id: str
+    level: str
+    content: str
+    created_at: Moment
+    session_id: str | None
+    observer_id: str
+    observed_id: str
+    source_ids: JsonTexts
+
+
+class EvidenceMessage(TypedDict):
+    id: str
+    session_id: str
+    peer_id: str
+    created_at: Moment
+
+
+class AnswerEvidence(TypedDict):
+    conclusions: list[EvidenceConclusion]
+    messages: list[EvidenceMessage]
+    tool_calls: list[JsonObject]
+    reasoning_trace_id: str | None
+
+
+class DialecticAnswer(TypedDict):
+    content: str | None
+    evidence: NotRequired[AnswerEvidence]
+
+
+def _evidence(found: PeerAnswer) -> AnswerEvidence:
+    """Return the evidence that was read for an answer."""
+    return {
+        "conclusions": [_evidence_conclusion(row) for row in found.conclusions],
+        "messages": [_evidence_message(row) for row in found.messages],
+        "tool_calls": list(found.tool_calls),
+        "reasoning_trace_id": None,
+    }
+
+
+def _evidence_conclusion(row: Record) -> EvidenceConclusion:
+    return {
+        "id": row.public_id,
+        "content": row.content,
+        "observer_id": row.observer,
+        "observed_id": row.observed,
+        "session_id": row.session,
+        "level": row.level,
+        "created_at": times.to_wire(row.created_at),
+        "source_ids": JsonText(row.source_ids or "[]"),
+    }
+
+
+def _evidence_message(row: Record) -> EvidenceMessage:
+    return {
+        "id": row.public_id,
+        "session_id": row.session,
+        "peer_id": row.peer,
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+@router.post(f"{ROOT}/peers/{{peer_id}}/chat", response_model=DialecticAnswer, responses=STREAM)
 async def chat_with_peer(
     workspace_id: str, peer_id: str, body: DialecticOptions, here: ServerDep, caller: OwnPeer
 ) -> Response:
@@ -76,7 +162,7 @@ async def chat_with_peer(
     return await _respond(here, workspace_id, question, found, body)
 
 
-@router.post(f"{ROOT}/chat", response_model=replies.DialecticAnswer, responses=STREAM)
+@router.post(f"{ROOT}/chat", response_model=DialecticAnswer, responses=STREAM)
 async def chat_with_workspace(
     workspace_id: str, body: WorkspaceDialectic, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
@@ -138,11 +224,10 @@ def _response(found: PeerAnswer, body: WorkspaceDialectic) -> Response:
         content = structure(found, body.response_format)
     if body.stream:
         return StreamingResponse(_stream(_pieces(content or "", found), body), media_type="text/event-stream")
-    return wire.JsonResponse({"content": content, **_evidence(found, body)})
-
-
-def _evidence(found: PeerAnswer, body: WorkspaceDialectic) -> wire.WireObject:
-    return {"evidence": wire.evidence(found)} if body.include_evidence else {}
+    shown: DialecticAnswer = {"content": content}
+    if body.include_evidence:
+        shown["evidence"] = _evidence(found)
+    return JsonResponse(shown)
 
 
 async def _pieces(content: str, found: PeerAnswer) -> AsyncGenerator[str | PeerAnswer, None]:
@@ -151,13 +236,14 @@ async def _pieces(content: str, found: PeerAnswer) -> AsyncGenerator[str | PeerA
 
 
 async def _stream(given: AsyncGenerator[str | PeerAnswer, None], body: WorkspaceDialectic) -> AsyncIterator[str]:
-    end: wire.WireObject = {"done": True}
+    end: dict[str, Any] = {"done": True}
     async with aclosing(given) as parts:
         async for part in parts:
             if isinstance(part, PeerAnswer):
-                end |= _evidence(part, body)
+                if body.include_evidence:
+                    end["evidence"] = _evidence(part)
                 continue
             for start in range(0, len(part), STREAM_PIECE_CHARS):
                 piece = {"delta": {"content": part[start : start + STREAM_PIECE_CHARS]}, "done": False}
                 yield f"data: {json.dumps(piece)}\n\n"
-    yield f"data: {wire.JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]
+    yield f"data: {JsonResponse(end).body.decode()}\n\n"  # type: ignore[union-attr]

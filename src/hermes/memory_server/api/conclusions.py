@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import AliasChoices, Field
 from sqlalchemy import ColumnElement, Row
 
-from hermes.memory_server import limits
-from hermes.memory_server.api import replies, wire
+from hermes.memory_server import limits, times
 from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.bodies import (
+    Conclusion,
+    Distance,
+    Filter,
+    JsonResponse,
+    Limit,
+    Page,
+    show_conclusion,
+    show_page,
+)
+from hermes.memory_server.api.clean import Body, CleanText, ConclusionText, Filters, SearchText
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeyHeader, asked
-from hermes.memory_server.api.schemas import ConclusionBatchCreate, ConclusionCreate, ConclusionQuery, Filter
 from hermes.memory_server.api.server import Paging, ServerDep
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.statements import in_parts
@@ -23,7 +33,7 @@ from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine import conclusions as engine
 from hermes.memory_server.engine.conclusions import NewConclusion
 from hermes.memory_server.engine.filters import build_filter
-from hermes.memory_server.engine.once import conclude_once
+from hermes.memory_server.engine.once import WrittenStamp, conclude_once
 from hermes.memory_server.engine.peers import find_peer, follow_names
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -39,7 +49,56 @@ FIRST_FILTERED_ROWS = 1000
 """Nearest rows that are checked first if a filter has more conditions than observer and observed."""
 
 
-@router.post(ROOT, status_code=201, response_model=list[replies.Conclusion])
+class ConclusionCreate(Body):
+    """A conclusion to store."""
+
+    content: ConclusionText
+    observer_id: CleanText
+    observed_id: CleanText
+    session_id: CleanText | None = None
+    hermes_key: Annotated[CleanText, Field(min_length=1, max_length=limits.KEY_CHARS)] | None = None
+
+
+class ConclusionBatchCreate(Body):
+    """Conclusions to store. `observations` is the older name of the field."""
+
+    conclusions: Annotated[
+        list[ConclusionCreate],
+        Field(
+            min_length=1,
+            max_length=limits.CONCLUSIONS_PER_CALL,
+            validation_alias=AliasChoices("conclusions", "observations"),
+        ),
+    ]
+
+
+class ConclusionQuery(Body):
+    """A search in conclusions. Filters must name observer and observed."""
+
+    query: SearchText
+    top_k: Limit = 10
+    distance: Distance | None = None
+    filters: Filters | None = None
+
+
+def _concluded(new: NewConclusion, stamp: WrittenStamp) -> Conclusion:
+    """Return a conclusion as stored, without reading it back."""
+    return {
+        "id": stamp.public_id,
+        "content": new.content,
+        "observer_id": new.observer,
+        "observed_id": new.observed,
+        "session_id": new.session,
+        "level": "explicit",
+        "created_at": times.to_wire(stamp.created_at),
+        "source_ids": None,
+        "times_derived": 1,
+        "valid_until": None,
+        "superseded_by": None,
+    }
+
+
+@router.post(ROOT, status_code=201, response_model=list[Conclusion])
 async def create_conclusions(
     workspace_id: str,
     body: ConclusionBatchCreate,
@@ -54,7 +113,7 @@ async def create_conclusions(
     given = [_prepared(new, to_blob(vector)) for new, vector in zip(body.conclusions, vectors, strict=True)]
     whole = asked("conclusions", idempotency_key, body)
     stamps = await here.write(lambda tx: conclude_once(tx, workspace_id, given, here.now(), whole))
-    return wire.JsonResponse([wire.concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
+    return JsonResponse([_concluded(new, stamp) for new, stamp in zip(given, stamps, strict=True)], 201)
 
 
 def _prepared(new: ConclusionCreate, vector: bytes) -> NewConclusion:
@@ -70,18 +129,18 @@ async def check_size(content: str) -> None:
         raise RequestValidationError([{"type": "value_error", "loc": ("body", "content"), "msg": reason}])
 
 
-@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Conclusion])
+@router.post(f"{ROOT}/list", response_model=Page[Conclusion])
 async def list_conclusions(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
     """List conclusions, newest first."""
     filters = body.filters if body else None
     return await here.read(
-        lambda tx: wire.page(engine.list_conclusions(tx, workspace_id, filters, page), wire.conclusion)
+        lambda tx: show_page(engine.list_conclusions(tx, workspace_id, filters, page), show_conclusion)
     )
 
 
-@router.post(f"{ROOT}/query", response_model=list[replies.Conclusion])
+@router.post(f"{ROOT}/query", response_model=list[Conclusion])
 async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return the conclusions of an observer about an observed peer that are closest to the query."""
     rest = dict(body.filters or {})
@@ -89,7 +148,7 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
     observed = _pop_name(rest, "observed")
     question = await here.ask(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.WireObject]:
+    def run(tx: Tx) -> list[Conclusion]:
         place = workspace_id_of(tx, workspace_id)
         pair = [find_peer(tx, place, name) for name in (observer, observed)]
         condition = build_filter(follow_names(tx, place, rest), engine.FIELDS)
@@ -101,10 +160,10 @@ async def query(workspace_id: str, body: ConclusionQuery, here: ServerDep, _: Wo
             rows = query_views(tx, here.vectors, views, question, wanted, body.distance)
             fitting = _fitting(tx, rows, condition) if rest else rows
             if len(fitting) >= body.top_k or len(rows) < wanted:
-                return [wire.conclusion(row) for row in fitting[: body.top_k]]
+                return [show_conclusion(row) for row in fitting[: body.top_k]]
             wanted *= 8
 
-    return wire.JsonResponse(await here.read(run))
+    return JsonResponse(await here.read(run))
 
 
 def _fitting(tx: Tx, rows: Sequence[Row[Any]], condition: ColumnElement[bool]) -> list[Row[Any]]:
@@ -124,11 +183,11 @@ def _pop_name(filters: dict[str, Any], key: str) -> str:
     return str(found[0])
 
 
-@router.get(f"{ROOT}/{{conclusion_id}}", response_model=replies.Conclusion)
+@router.get(f"{ROOT}/{{conclusion_id}}", response_model=Conclusion)
 async def get_conclusion(workspace_id: str, conclusion_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return one conclusion."""
     row = await here.read(lambda tx: engine.get_conclusion(tx, workspace_id, conclusion_id))
-    return wire.JsonResponse(wire.conclusion(row))
+    return JsonResponse(show_conclusion(row))
 
 
 @router.delete(f"{ROOT}/{{conclusion_id}}", status_code=204)

@@ -7,20 +7,23 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Query, Response
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from hermes.memory_server import limits
-from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server.api import auth
 from hermes.memory_server.api.auth import Caller, Member, WorkspaceCaller
-from hermes.memory_server.api.clean import SearchText
+from hermes.memory_server.api.bodies import Distance, JsonResponse, Limit, Message, show_message
+from hermes.memory_server.api.clean import Body, Name, SearchText
 from hermes.memory_server.api.guarded_route import new_router
-from hermes.memory_server.api.recall import checked_names, make_view, session_rows
-from hermes.memory_server.api.schemas import ContextRead, ContextView, Distance, Limit
+from hermes.memory_server.api.recall import EvidenceView, checked_names, make_view, session_rows
 from hermes.memory_server.api.server import Server, ServerDep
+from hermes.memory_server.api.sessions import Summary, show_summary
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.conclusions import find_collection
 from hermes.memory_server.engine.context import measure_card, read_summary, share_budget
-from hermes.memory_server.engine.members import sessions_alone
+from hermes.memory_server.engine.members import MAX_ALONE_PEERS, sessions_alone
 from hermes.memory_server.engine.peers import find_peer, get_peer, is_member
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, write_representation
 from hermes.memory_server.engine.sessions import find_live_session
@@ -30,6 +33,47 @@ from hermes.memory_server.faults import Invalid
 from hermes.memory_server.ids import refuse_scopes
 
 router = new_router("sessions")
+
+
+class ContextView(EvidenceView):
+    """The conclusions of one peer about another, limited to sessions, optionally with the observer's card."""
+
+    session_id: Name | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
+    searched: bool = False
+    max_conclusions: Limit | None = None
+    card: bool = False
+
+
+class ContextRead(Body):
+    """The context that a conversation reads before a turn. `tokens` limits the summary."""
+
+    session_id: Name
+    tokens: Annotated[int, Field(ge=0, le=limits.CONTEXT_TOKENS)]
+    search_query: SearchText | None = None
+    views: Annotated[list[ContextView], Field(max_length=8)]
+
+
+class SessionContext(TypedDict):
+    id: str
+    messages: list[Message]
+    summary: Summary | None
+    peer_representation: str | None
+    peer_card: list[str] | None
+
+
+class ViewContext(TypedDict):
+    """The content of one view. `card` is null unless requested."""
+
+    representation: str
+    card: list[str] | None
+
+
+class ReadContext(TypedDict):
+    """The summary of a session, and the content of each view, in the order of the request."""
+
+    summary: str | None
+    views: list[ViewContext]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +96,7 @@ class Perspective:
             raise Invalid("sessions must contain this session")
 
 
-@router.get("/v3/workspaces/{workspace_id}/sessions/{session_id}/context", response_model=replies.SessionContext)
+@router.get("/v3/workspaces/{workspace_id}/sessions/{session_id}/context", response_model=SessionContext)
 async def get_context(
     workspace_id: str,
     session_id: str,
@@ -84,7 +128,7 @@ async def get_context(
     question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
     budget = limits.CONTEXT_TOKENS if tokens is None else tokens
-    return wire.JsonResponse(
+    return JsonResponse(
         await here.read(
             lambda tx: _context(tx, here.vectors, workspace_id, asked, choice, budget, with_summary=summary)
         )
@@ -111,9 +155,14 @@ def _context(
     tokens: int,
     *,
     with_summary: bool,
-) -> wire.WireObject:
-    shown: wire.WireObject = {"id": asked.session, "messages": [], "summary": None}
-    shown |= {"peer_representation": None, "peer_card": None}
+) -> SessionContext:
+    shown: SessionContext = {
+        "id": asked.session,
+        "messages": [],
+        "summary": None,
+        "peer_representation": None,
+        "peer_card": None,
+    }
     held: Sequence[Record] = []
     card = None
     if asked.target is not None:
@@ -122,9 +171,10 @@ def _context(
     if session is not None:
         budget = tokens - measure_card(card)
         held, window = share_budget(tx, session, budget, held, with_summary=with_summary)
-        shown |= {"messages": [wire.message(row) for row in window.messages], "summary": wire.summary(window.summary)}
+        shown["messages"] = [show_message(row) for row in window.messages]
+        shown["summary"] = show_summary(window.summary)
     if asked.target is not None:
-        shown |= {"peer_representation": write_representation(held), "peer_card": card}
+        shown["peer_representation"], shown["peer_card"] = write_representation(held), card
     return shown
 
 
@@ -142,26 +192,24 @@ def _about(
     return held, read_card(tx, view.observer, observed.id) if uses_card else None
 
 
-@router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=replies.ReadContext, tags=["extensions"])
+@router.post("/v3/workspaces/{workspace_id}/ext/context", response_model=ReadContext, tags=["extensions"])
 async def read_context(workspace_id: str, body: ContextRead, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return a session's summary and the content of several views in one request, without messages."""
     question = await here.ask_fast(body.search_query) if body.search_query else None
 
-    def run(tx: Tx) -> wire.WireObject:
+    def run(tx: Tx) -> ReadContext:
         session = find_live_session(tx, workspace_id, body.session_id)
         summary = None if session is None else read_summary(tx, session.id, body.tokens)
-        views: list[wire.WireObject] = []
+        views: list[ViewContext] = []
         for view in body.views:
             choice = ConclusionChoice(question if view.searched else None, max_conclusions=view.max_conclusions)
             views.append(_read_view(tx, here.vectors, workspace_id, view, choice))
         return {"summary": summary, "views": views}
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
-def _read_view(
-    tx: Tx, index: VectorIndex, workspace: str, asked: ContextView, choice: ConclusionChoice
-) -> wire.WireObject:
+def _read_view(tx: Tx, index: VectorIndex, workspace: str, asked: ContextView, choice: ConclusionChoice) -> ViewContext:
     place = workspace_id_of(tx, workspace)
     observer, observed = find_peer(tx, place, asked.observer_id), find_peer(tx, place, asked.observed_id)
     if observer is None or observed is None or find_collection(tx, observer.id, observed.id) is None:

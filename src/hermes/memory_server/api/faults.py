@@ -21,7 +21,7 @@ from hermes.errors import (
     StoreUnreachableError,
 )
 from hermes.memory_server import faults, limits
-from hermes.memory_server.api.wire import JsonResponse
+from hermes.memory_server.api.bodies import JsonResponse
 
 log = logging.getLogger(__name__)
 Handler = Callable[[Request, Exception], Awaitable[JsonResponse]]

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from hermes.memory_server import limits
 from hermes.memory_server.api.auth import Gate
-from hermes.memory_server.api.replies import Detail
+from hermes.memory_server.api.bodies import Detail
 from hermes.memory_server.api.server import Server
 from hermes.memory_server.threads import compute
 

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.memory_server import limits
-from hermes.memory_server.api.traffic import HEALTH
-from hermes.memory_server.api.wire import JsonResponse
+from hermes.memory_server.api.bodies import JsonResponse
+from hermes.memory_server.api.metrics import HEALTH
 from hermes.memory_server.db.scheduling import scheduled_client
 
 MEMBER_PATHS = ("/sessions", "/peers")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hermes.errors import StoreError, StoreGoneError
+from hermes.memory_server.api.metrics import Traffic, VisitListener
 from hermes.memory_server.api.server import Server
-from hermes.memory_server.api.traffic import Traffic, VisitListener
 from hermes.memory_server.engine.health import has_work_soon
 
 log = logging.getLogger(__name__)

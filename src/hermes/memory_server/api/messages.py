@@ -5,23 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import File, Form, Response, UploadFile
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import Member, OwnSession
+from hermes.memory_server.api.bodies import (
+    Detail,
+    Filter,
+    JsonResponse,
+    JsonText,
+    Message,
+    Page,
+    Reasoning,
+    show_message,
+    show_page,
+)
+from hermes.memory_server.api.clean import Body, MessageText, Metadata, Name
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import MESSAGE_KEY, KeyHeader, asked
-from hermes.memory_server.api.schemas import Filter, MessageBatchCreate, MessageCreate, MessageUpdate
 from hermes.memory_server.api.server import Paging, Server, ServerDep
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.engine import messages as engine
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.messages import MessageDraft, prepare_drafts
-from hermes.memory_server.engine.once import append_once
+from hermes.memory_server.engine.once import WrittenStamp, append_once
 from hermes.memory_server.faults import Invalid, TooLarge
 from hermes.memory_server.threads import compute
 
@@ -31,8 +42,50 @@ ROOT = "/v3/workspaces/{workspace_id}/sessions/{session_id}/messages"
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
-@router.post(ROOT, status_code=201, response_model=list[replies.Message])
-@router.post(f"{ROOT}/", status_code=201, response_model=list[replies.Message], include_in_schema=False)
+class MessageConfiguration(Body):
+    """Configuration of one message."""
+
+    reasoning: Reasoning | None = None
+
+
+class MessageCreate(Body):
+    """A message to append."""
+
+    content: MessageText
+    peer_id: Name
+    metadata: Metadata | None = None
+    configuration: MessageConfiguration | None = None
+    created_at: datetime | None = None
+
+
+class MessageBatchCreate(Body):
+    """Messages to append, in order."""
+
+    messages: Annotated[list[MessageCreate], Field(min_length=1, max_length=limits.MESSAGES_PER_CALL)]
+
+
+class MessageUpdate(Body):
+    """Changes to a message."""
+
+    metadata: Metadata | None = None
+
+
+def _written(workspace_name: str, session_name: str, draft: MessageDraft, stamp: WrittenStamp) -> Message:
+    """Return a message as stored, without reading it back."""
+    return {
+        "id": stamp.public_id,
+        "content": draft.content,
+        "peer_id": draft.peer,
+        "session_id": session_name,
+        "metadata": JsonText(draft.metadata),
+        "created_at": times.to_wire(stamp.created_at),
+        "workspace_id": workspace_name,
+        "token_count": draft.token_count,
+    }
+
+
+@router.post(ROOT, status_code=201, response_model=list[Message])
+@router.post(f"{ROOT}/", status_code=201, response_model=list[Message], include_in_schema=False)
 async def create_messages(
     workspace_id: str,
     session_id: str,
@@ -49,8 +102,8 @@ async def create_messages(
 @router.post(
     f"{ROOT}/upload",
     status_code=201,
-    response_model=list[replies.Message],
-    responses={415: {"model": replies.Detail}},
+    response_model=list[Message],
+    responses={415: {"model": Detail}},
 )
 async def upload_messages(
     workspace_id: str,
@@ -83,7 +136,7 @@ async def upload_messages(
     return await _append(here, workspace_id, session_id, await compute(read), given)
 
 
-@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Message])
+@router.post(f"{ROOT}/list", response_model=Page[Message])
 async def list_messages(
     workspace_id: str, session_id: str, here: ServerDep, page: Paging, _: Member, body: Filter | None = None
 ) -> Response:
@@ -91,19 +144,19 @@ async def list_messages(
     filters = body.filters if body else None
 
     def run(tx: Tx) -> Response:  # serialized in the reader thread, since a page may take milliseconds
-        return wire.page(engine.list_messages(tx, workspace_id, session_id, filters, page), wire.message)
+        return show_page(engine.list_messages(tx, workspace_id, session_id, filters, page), show_message)
 
     return await here.read(run)
 
 
-@router.get(f"{ROOT}/{{message_id}}", response_model=replies.Message)
+@router.get(f"{ROOT}/{{message_id}}", response_model=Message)
 async def get_message(workspace_id: str, session_id: str, message_id: str, here: ServerDep, _: Member) -> Response:
     """Return one message."""
     row = await here.read(lambda tx: engine.get_message(tx, workspace_id, session_id, message_id))
-    return wire.JsonResponse(wire.message(row))
+    return JsonResponse(show_message(row))
 
 
-@router.put(f"{ROOT}/{{message_id}}", response_model=replies.Message)
+@router.put(f"{ROOT}/{{message_id}}", response_model=Message)
 async def update_message(
     workspace_id: str, session_id: str, message_id: str, body: MessageUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
@@ -111,7 +164,7 @@ async def update_message(
     row = await here.write(
         lambda tx: engine.set_message_metadata(tx, workspace_id, session_id, message_id, body.metadata)
     )
-    return wire.JsonResponse(wire.message(row))
+    return JsonResponse(show_message(row))
 
 
 async def _append(
@@ -121,7 +174,7 @@ async def _append(
     # Appends to one workspace wait for each other.
     stamps = await here.write(lambda tx: append_once(tx, workspace, session, drafts, here.now(), key), workspace)
     made = zip(drafts, stamps, strict=True)
-    return wire.JsonResponse([wire.written(workspace, session, draft, stamp) for draft, stamp in made], 201)
+    return JsonResponse([_written(workspace, session, draft, stamp) for draft, stamp in made], 201)
 
 
 def _message_key(metadata: JsonMap | None) -> str | None:

@@ -14,9 +14,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from hermes.memory_server import limits
+from hermes.memory_server.api.bodies import JsonResponse
 from hermes.memory_server.api.server import Server, ServerDep
 from hermes.memory_server.api.sign_in_pages import FormFields, find_site, read_form
-from hermes.memory_server.api.wire import JsonResponse
 from hermes.memory_server.db.database import Tx
 from hermes.memory_server.engine.grants import IssuedTokens, OAuthRefusal, find_client, refresh, revoke
 from hermes.memory_server.engine.sign_ins import (

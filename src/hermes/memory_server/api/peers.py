@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
+from pydantic import FailFast, Field
+from typing_extensions import TypedDict
 
-from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server import limits
+from hermes.memory_server.api import auth
 from hermes.memory_server.api.auth import AnyKey, OwnPeer, WorkspaceCaller
-from hermes.memory_server.api.clean import SearchText
+from hermes.memory_server.api.bodies import (
+    Distance,
+    Filter,
+    Identity,
+    JsonResponse,
+    Limit,
+    Page,
+    Peer,
+    ScopeNames,
+    Session,
+    show_page,
+    show_peer,
+    show_session,
+)
+from hermes.memory_server.api.clean import Body, CleanText, Filters, Metadata, ScopeName, SearchText
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
 from hermes.memory_server.api.recall import check_scope, make_view, named_sessions
-from hermes.memory_server.api.schemas import (
-    Distance,
-    Filter,
-    Limit,
-    PeerCardSet,
-    PeerCreate,
-    PeerFilter,
-    PeerUpdate,
-    RepresentationGet,
-)
 from hermes.memory_server.api.server import Paging, ServerDep
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import peers as engine
@@ -39,7 +46,63 @@ ROOT = "/v3/workspaces/{workspace_id}/peers"
 PEER = f"{ROOT}/{{peer_id}}"
 
 
-@router.post(ROOT, response_model=replies.Peer, responses={201: {"model": replies.Peer}})
+class PeerFilter(Filter):
+    """A filter for a list of peers."""
+
+    kind: Literal["scope", "all"] | None = None
+
+
+class PeerCreate(Body):
+    """A peer to get or create."""
+
+    id: Identity
+    metadata: Metadata | None = None
+    configuration: Metadata | None = None
+
+
+class PeerUpdate(Body):
+    """Changes to a peer."""
+
+    metadata: Metadata | None = None
+    configuration: Metadata | None = None
+
+
+class PeerCardSet(Body):
+    """The lines of a card."""
+
+    peer_card: Annotated[list[CleanText], FailFast(), Field(max_length=limits.CARD_LINES)]
+
+
+class PeerCard(TypedDict):
+    peer_card: list[str] | None
+
+
+class RepresentationGet(Body):
+    """A request for a representation; its fields choose the conclusions."""
+
+    session_id: CleanText | None = None
+    filters: Filters | None = None
+    scope: ScopeName | ScopeNames | None = None
+    target: CleanText | None = None
+    search_query: SearchText | None = None
+    search_top_k: Limit | None = None
+    search_max_distance: Distance | None = None
+    include_most_frequent: bool | None = None
+    max_conclusions: Limit | None = 25
+
+
+class RepresentationResponse(TypedDict):
+    representation: str
+
+
+class PeerContext(TypedDict):
+    peer_id: str
+    target_id: str
+    representation: str | None
+    peer_card: list[str] | None
+
+
+@router.post(ROOT, response_model=Peer, responses={201: {"model": Peer}})
 async def get_or_create_peer(
     workspace_id: str, body: PeerCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
@@ -57,7 +120,7 @@ async def get_or_create_peer(
         if session is not None:
             auth.require(_may_get(tx, workspace_id, session, body.id))
         row, made = engine.ensure_peer(tx, workspace_id, body.id, here.now(), body.metadata, body.configuration)
-        return KeptAnswer.of(wire.peer(row), 201 if made else 200)
+        return KeptAnswer.of(show_peer(row), 201 if made else 200)
 
     said = (
         body if session is None else (body, session)
@@ -73,26 +136,26 @@ def _may_get(tx: Tx, workspace: str, session: str, peer: str) -> bool:
     return find_live_session(tx, workspace, session) is not None and engine.is_member(tx, workspace, session, peer)
 
 
-@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Peer])
+@router.post(f"{ROOT}/list", response_model=Page[Peer])
 async def list_peers(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: PeerFilter | None = None
 ) -> Response:
     """List the peers of a workspace."""
     asked = body or PeerFilter()
     found = await here.read(lambda tx: engine.list_peers(tx, workspace_id, asked.filters, asked.kind, page))
-    return wire.page(found, wire.peer)
+    return show_page(found, show_peer)
 
 
-@router.put(PEER, response_model=replies.Peer)
+@router.put(PEER, response_model=Peer)
 async def update_peer(workspace_id: str, peer_id: str, body: PeerUpdate, here: ServerDep, _: OwnPeer) -> Response:
     """Replace the metadata or configuration of a peer."""
     row, _made = await here.write(
         lambda tx: engine.ensure_peer(tx, workspace_id, peer_id, here.now(), body.metadata, body.configuration)
     )
-    return wire.JsonResponse(wire.peer(row))
+    return JsonResponse(show_peer(row))
 
 
-@router.post(f"{PEER}/sessions", response_model=replies.Page[replies.Session])
+@router.post(f"{PEER}/sessions", response_model=Page[Session])
 async def list_peer_sessions(
     workspace_id: str, peer_id: str, here: ServerDep, page: Paging, caller: OwnPeer, body: Filter | None = None
 ) -> Response:
@@ -101,10 +164,10 @@ async def list_peer_sessions(
     filters = body.filters if body else None
     now = caller.only_peer is not None
     found = await here.read(lambda tx: list_sessions_of(tx, workspace_id, peer_id, filters, page, is_in_now=now))
-    return wire.page(found, wire.session)
+    return show_page(found, show_session)
 
 
-@router.post(f"{PEER}/representation", response_model=replies.RepresentationResponse)
+@router.post(f"{PEER}/representation", response_model=RepresentationResponse)
 async def get_representation(
     workspace_id: str, peer_id: str, body: RepresentationGet, here: ServerDep, caller: OwnPeer
 ) -> Response:
@@ -121,7 +184,7 @@ async def get_representation(
         view = _view(tx, workspace_id, peer_id, body.target, body.scope, names)
         return "" if view is None else write_representation(choose(tx, here.vectors, view, choice))
 
-    return wire.JsonResponse({"representation": await here.read(run)})
+    return JsonResponse(RepresentationResponse(representation=await here.read(run)))
 
 
 def _view(
@@ -134,7 +197,7 @@ def _view(
     return view if observed is not None and (observer is not None or isinstance(scope, str)) else None
 
 
-@router.get(f"{PEER}/card", response_model=replies.PeerCard)
+@router.get(f"{PEER}/card", response_model=PeerCard)
 async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer, target: str | None = None) -> Response:
     """Return the card that the peer, or a scope, holds about itself or a target."""
     refuse_scopes(target)
@@ -144,10 +207,10 @@ async def get_card(workspace_id: str, peer_id: str, here: ServerDep, _: OwnPeer,
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         return None if observed is None else read_card(tx, observer.id, observed.id)
 
-    return wire.JsonResponse({"peer_card": await here.read(run)})
+    return JsonResponse(PeerCard(peer_card=await here.read(run)))
 
 
-@router.put(f"{PEER}/card", response_model=replies.PeerCard)
+@router.put(f"{PEER}/card", response_model=PeerCard)
 async def set_card(
     workspace_id: str, peer_id: str, body: PeerCardSet, here: ServerDep, _: OwnPeer, target: str | None = None
 ) -> Response:
@@ -161,7 +224,7 @@ async def set_card(
         write_card(tx, observer.workspace_id, observer.id, observed.id, body.peer_card, at, written_by="person")
 
     await here.write(run)
-    return wire.JsonResponse({"peer_card": body.peer_card})
+    return JsonResponse(PeerCard(peer_card=body.peer_card))
 
 
 def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
@@ -171,7 +234,7 @@ def _observer(tx: Tx, workspace: str, name: str, at: int) -> Record:
     return engine.ensure_peer(tx, workspace, name, at)[0]
 
 
-@router.get(f"{PEER}/context", response_model=replies.PeerContext)
+@router.get(f"{PEER}/context", response_model=PeerContext)
 async def get_peer_context(
     workspace_id: str,
     peer_id: str,
@@ -189,15 +252,21 @@ async def get_peer_context(
     question = await here.ask(workspace_id, search_query) if search_query else None
     choice = ConclusionChoice(question, search_top_k, search_max_distance, include_most_frequent, max_conclusions)
 
-    def run(tx: Tx) -> wire.WireObject:
+    def run(tx: Tx) -> PeerContext:
         observer = get_peer(tx, workspace_id, peer_id)
-        shown: wire.WireObject = {"peer_id": peer_id, "target_id": target or peer_id}
+        shown: PeerContext = {
+            "peer_id": peer_id,
+            "target_id": target or peer_id,
+            "representation": "",
+            "peer_card": None,
+        }
         observed = find_peer(tx, observer.workspace_id, target) if target else observer
         if observed is None:
-            return {**shown, "representation": "", "peer_card": None}
+            return shown
         rows = choose(tx, here.vectors, View(observer.id, observed.id), choice)
         uses_card = resolve(get_workspace(tx, workspace_id).configuration).use_card
-        card = read_card(tx, observer.id, observed.id) if uses_card else None
-        return {**shown, "representation": write_representation(rows), "peer_card": card}
+        shown["representation"] = write_representation(rows)
+        shown["peer_card"] = read_card(tx, observer.id, observed.id) if uses_card else None
+        return shown
 
-    return wire.JsonResponse(await here.read(run))
+    return JsonResponse(await here.read(run))

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, ValidationError
+from typing_extensions import TypedDict
 
 from hermes.memory_server import limits, times
-from hermes.memory_server.api import replies, wire
 from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.bodies import CleanConfiguration, JsonObject, JsonResponse
 from hermes.memory_server.api.clean import (
     Body,
     CleanText,
@@ -26,8 +27,8 @@ from hermes.memory_server.api.clean import (
 )
 from hermes.memory_server.api.conclusions import check_size
 from hermes.memory_server.api.guarded_route import new_router
-from hermes.memory_server.api.schemas import CleanConfiguration, WebhookUrl
 from hermes.memory_server.api.server import Server, ServerDep
+from hermes.memory_server.api.webhooks import WebhookUrl
 from hermes.memory_server.db.database import JsonMap, Tx
 from hermes.memory_server.embedder import to_blob
 from hermes.memory_server.engine.export import export_part
@@ -195,7 +196,23 @@ SectionName = Literal[
 ]
 
 
-@router.get(f"{ROOT}/export/{{section}}", response_model=replies.ExportPart)
+class ExportPart(TypedDict):
+    items: list[JsonObject]
+    after: int | None
+
+
+class RefusedItem(TypedDict):
+    item: int
+    reason: str
+
+
+class Imported(TypedDict):
+    added: int
+    present: int
+    refused: list[RefusedItem]
+
+
+@router.get(f"{ROOT}/export/{{section}}", response_model=ExportPart)
 async def export_section(
     workspace_id: str,
     section: SectionName,
@@ -207,12 +224,12 @@ async def export_section(
 
     def run(tx: Tx) -> Response:
         items, following = export_part(tx, get_workspace(tx, workspace_id).id, section, after)
-        return wire.JsonResponse({"items": items, "after": following})
+        return JsonResponse(ExportPart(items=items, after=following))
 
     return await here.read(run)
 
 
-@router.post(f"{ROOT}/import/{{section}}", response_model=replies.Imported)
+@router.post(f"{ROOT}/import/{{section}}", response_model=Imported)
 async def import_section(
     workspace_id: str, section: SectionName, body: ImportPart, here: ServerDep, _: WorkspaceCaller
 ) -> Response:
@@ -236,8 +253,8 @@ async def import_section(
         outcome = await here.write(lambda tx: import_part(tx, workspace_id, section, prepared, here.now()))
         added, present = outcome.added, outcome.present
         refused += [(numbers[number], reason) for number, reason in outcome.refused]
-    told = [{"item": number, "reason": reason} for number, reason in sorted(refused)]
-    return wire.JsonResponse({"added": added, "present": present, "refused": told})
+    told = [RefusedItem(item=number, reason=reason) for number, reason in sorted(refused)]
+    return JsonResponse(Imported(added=added, present=present, refused=told))
 
 
 async def _prepare(here: Server, section: str, items: Sequence[JsonMap]) -> list[PreparedItem]:

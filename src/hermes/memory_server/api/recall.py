@@ -7,22 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Annotated, Literal
 
 from fastapi import Response
+from pydantic import Field
 from sqlalchemy import select
+from typing_extensions import TypedDict
 
-from hermes.memory_server import limits
-from hermes.memory_server.api import replies, wire
+from hermes.memory_server import limits, times
 from hermes.memory_server.api.auth import Member, OwnPeer, WorkspaceCaller
+from hermes.memory_server.api.bodies import (
+    Conclusion,
+    JsonResponse,
+    Limit,
+    Message,
+    Moment,
+    show_conclusion,
+    show_message,
+)
+from hermes.memory_server.api.clean import Body, CleanText, Filters, Name, SearchText
 from hermes.memory_server.api.guarded_route import new_router
-from hermes.memory_server.api.schemas import EvidenceSearch, MessageSearch, WorkspaceSearch
 from hermes.memory_server.api.server import ServerDep
-from hermes.memory_server.db.database import JsonMap, Tx
+from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.tables import sessions
 from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.engine.conclusions import without_messages
 from hermes.memory_server.engine.dialectic import MAX_DISTANCE
-from hermes.memory_server.engine.members import sessions_alone
+from hermes.memory_server.engine.members import MAX_ALONE_PEERS, sessions_alone
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.recall import View, query_views
 from hermes.memory_server.engine.scopes import get_scope, get_scopes, session_ids
@@ -117,60 +128,133 @@ MAX_CONCLUSIONS = 10
 ROOT = "/v3/workspaces/{workspace_id}"
 
 
-@router.post(f"{ROOT}/search", response_model=list[replies.Message], tags=["workspaces"])
+class MessageSearch(Body):
+    """A search in messages."""
+
+    query: SearchText
+    filters: Filters | None = None
+    limit: Limit = 10
+
+
+class WorkspaceSearch(MessageSearch):
+    """A search in a workspace, or in one of its scopes."""
+
+    scope: CleanText | None = None
+
+
+class SupersededStatement(TypedDict):
+    """A statement that no longer holds, and what its speaker said instead, and when."""
+
+    content: str
+    newer: str
+    newer_said_at: Moment
+
+
+def _superseded(row: Record) -> SupersededStatement:
+    """A statement of a message that a later one changed."""
+    return {"content": row.content, "newer": row.newer_content, "newer_said_at": times.to_wire(row.newer_said_at)}
+
+
+class Found(TypedDict):
+    """A message that a search found. `certainty` goes from 0 to 1; `about` says whether that is enough. `superseded`
+    has the statements of the message that later ones changed."""
+
+    message: Message
+    score: float
+    certainty: float
+    about: bool
+    superseded: list[SupersededStatement]
+
+
+class EvidenceView(Body):
+    """The conclusions of one peer about another."""
+
+    observer_id: Name
+    observed_id: Name
+
+
+class EvidenceSearch(Body):
+    """A search for evidence: the query, where to search (what a peer heard, sessions in which only certain peers are,
+    or one session), and the views."""
+
+    query: CleanText
+    limit: Limit = 50
+    heard_by: Name | None = None
+    alone: Annotated[list[Name], Field(min_length=1, max_length=MAX_ALONE_PEERS)] | None = None
+    session_id: Name | None = None
+    views: Annotated[list[EvidenceView], Field(max_length=4)] | None = None
+
+
+class StandingConclusion(Conclusion):
+    """A conclusion about a peer that always holds, with its kind."""
+
+    kind: Literal["name", "instruction", "identity", "health", "family", "wish"]
+
+
+class FoundEvidence(TypedDict):
+    """Messages relevant to a question, conclusions that no message states, and conclusions that always hold, the most
+    relevant first. `is_told` is false if memory probably lacks the answer to the question."""
+
+    messages: list[Found]
+    conclusions: list[Conclusion]
+    standing: list[StandingConclusion]
+    is_told: bool
+
+
+@router.post(f"{ROOT}/search", response_model=list[Message], tags=["workspaces"])
 async def search_workspace(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Search the messages of a workspace, or of one of its scopes."""
     question = await here.ask(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.WireObject]:
+    def run(tx: Tx) -> list[Message]:
         where = _place(tx, workspace_id, body)
-        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
+        return [show_message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
-@router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[replies.Message], tags=["sessions"])
+@router.post(f"{ROOT}/sessions/{{session_id}}/search", response_model=list[Message], tags=["sessions"])
 async def search_session(
     workspace_id: str, session_id: str, body: MessageSearch, here: ServerDep, _: Member
 ) -> Response:
     """Search the messages of a session."""
     question = await here.ask(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.WireObject]:
+    def run(tx: Tx) -> list[Message]:
         session = find_live_session(tx, workspace_id, session_id)
         where = SearchArea(0, ()) if session is None else SearchArea(session.workspace_id, (session.id,))
-        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
+        return [show_message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
-@router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[replies.Message], tags=["peers"])
+@router.post(f"{ROOT}/peers/{{peer_id}}/search", response_model=list[Message], tags=["peers"])
 async def search_peer(workspace_id: str, peer_id: str, body: MessageSearch, here: ServerDep, _: OwnPeer) -> Response:
     """Search the messages of a peer."""
     question = await here.ask(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.WireObject]:
+    def run(tx: Tx) -> list[Message]:
         place = workspace_id_of(tx, workspace_id)
         author = find_peer(tx, place, peer_id)
         where = SearchArea(place, ()) if author is None else SearchArea(place, peer=author.id)
-        return [wire.message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
+        return [show_message(hit.row) for hit in find_hits(tx, here.vectors, where, question, body.filters, body.limit)]
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
-@router.post(f"{ROOT}/ext/search", response_model=list[replies.Found], tags=["extensions"])
+@router.post(f"{ROOT}/ext/search", response_model=list[Found], tags=["extensions"])
 async def search_with_scores(workspace_id: str, body: WorkspaceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Search the messages of a workspace; return each with its score and the certainty that it is about the query."""
     question = await here.ask(workspace_id, body.query)
 
-    def run(tx: Tx) -> list[wire.WireObject]:
+    def run(tx: Tx) -> list[Found]:
         hits = find_hits(tx, here.vectors, _place(tx, workspace_id, body), question, body.filters, body.limit)
         return [_found(hit) for hit in hits]
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
-@router.post(f"{ROOT}/ext/evidence", response_model=replies.FoundEvidence, tags=["extensions"])
+@router.post(f"{ROOT}/ext/evidence", response_model=FoundEvidence, tags=["extensions"])
 async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return messages and conclusions about a question, with scores, and the conclusions that always hold, in one
     request."""
@@ -178,7 +262,7 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
     question = await here.ask_fast(expand(body.query, today))
     filters = None if body.heard_by is None else {"peer_perspective": body.heard_by}
 
-    def run(tx: Tx) -> wire.WireObject:
+    def run(tx: Tx) -> FoundEvidence:
         place = workspace_id_of(tx, workspace_id)
         sessions = _evidence_sessions(tx, workspace_id, place, body)
         hits = find_hits(tx, here.vectors, SearchArea(place, sessions), question, filters, body.limit)
@@ -193,12 +277,12 @@ async def find_evidence(workspace_id: str, body: EvidenceSearch, here: ServerDep
         )
         return {
             "messages": [_found(hit) for hit in hits],
-            "conclusions": [wire.conclusion(row) for row in without_messages(tx, concluded)],
-            "standing": [wire.conclusion(row) | {"kind": row.standing} for row in find_standing(tx, held)],
+            "conclusions": [show_conclusion(row) for row in without_messages(tx, concluded)],
+            "standing": [{**show_conclusion(row), "kind": row.standing} for row in find_standing(tx, held)],
             "is_told": not is_question(body.query) or is_answered(question, hits),
         }
 
-    return await here.read(lambda tx: wire.JsonResponse(run(tx)))
+    return await here.read(lambda tx: JsonResponse(run(tx)))
 
 
 def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch) -> tuple[int, ...] | None:
@@ -210,13 +294,13 @@ def _evidence_sessions(tx: Tx, workspace: str, place: int, body: EvidenceSearch)
     return alone if found is None else tuple(set(found) & set(alone))
 
 
-def _found(hit: Hit) -> wire.WireObject:
+def _found(hit: Hit) -> Found:
     return {
-        "message": wire.message(hit.row),
+        "message": show_message(hit.row),
         "score": hit.score,
         "certainty": hit.certainty,
         "about": hit.is_about,
-        "superseded": [wire.superseded(row) for row in hit.changes],
+        "superseded": [_superseded(row) for row in hit.changes],
     }
 
 

@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
 
-from hermes.memory_server.api import replies, wire
+from fastapi import Response
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from hermes.memory_server import limits, times
 from hermes.memory_server.api.auth import WorkspaceCaller
+from hermes.memory_server.api.bodies import (
+    JsonObject,
+    JsonResponse,
+    JsonText,
+    Moment,
+    Page,
+    Session,
+    show_page,
+    show_session,
+)
+from hermes.memory_server.api.clean import Body, CleanText, Metadata, ScopeName
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
-from hermes.memory_server.api.schemas import ScopeCreate, ScopeSessionsAdd
 from hermes.memory_server.api.server import Paging, ServerDep
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import scopes as engine
+from hermes.memory_server.ids import SCOPE_PREFIX
 
 router = new_router("scopes")
 ROOT = "/v3/workspaces/{workspace_id}/scopes"
 SCOPE = f"{ROOT}/{{scope_id}}"
 
 
-@router.post(ROOT, response_model=replies.Scope, responses={201: {"model": replies.Scope}})
+class ScopeCreate(Body):
+    """A scope to get or create."""
+
+    id: ScopeName
+    metadata: Metadata | None = None
+
+
+class ScopeSessionsAdd(Body):
+    """Sessions to add to a scope."""
+
+    session_ids: Annotated[list[CleanText], Field(min_length=1, max_length=limits.MAX_SCOPES)]
+
+
+class Scope(TypedDict):
+    id: str
+    metadata: JsonObject
+    created_at: Moment
+
+
+def _scope(row: Record) -> Scope:
+    return {
+        "id": row.name.removeprefix(SCOPE_PREFIX),
+        "metadata": JsonText(row.metadata),
+        "created_at": times.to_wire(row.created_at),
+    }
+
+
+class ScopeStatus(TypedDict):
+    backfill_status: dict[str, JsonObject]
+
+
+@router.post(ROOT, response_model=Scope, responses={201: {"model": Scope}})
 async def get_or_create_scope(
     workspace_id: str, body: ScopeCreate, here: ServerDep, _: WorkspaceCaller, idempotency_key: KeyHeader = None
 ) -> Response:
@@ -26,21 +72,21 @@ async def get_or_create_scope(
 
     def run(tx: Tx) -> KeptAnswer:
         row, made = engine.ensure_scope(tx, workspace_id, body.id, body.metadata, here.now())
-        return KeptAnswer.of(wire.scope(row), 201 if made else 200)
+        return KeptAnswer.of(_scope(row), 201 if made else 200)
 
     return await Once(here, asked("scopes", idempotency_key, body), workspace_id).write(run)
 
 
-@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Scope])
+@router.post(f"{ROOT}/list", response_model=Page[Scope])
 async def list_scopes(workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller) -> Response:
     """List the scopes of a workspace."""
-    return wire.page(await here.read(lambda tx: engine.list_scopes(tx, workspace_id, page)), wire.scope)
+    return show_page(await here.read(lambda tx: engine.list_scopes(tx, workspace_id, page)), _scope)
 
 
-@router.get(SCOPE, response_model=replies.Scope)
+@router.get(SCOPE, response_model=Scope)
 async def get_scope(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return one scope."""
-    return wire.JsonResponse(wire.scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
+    return JsonResponse(_scope(await here.read(lambda tx: engine.get_scope(tx, workspace_id, scope_id))))
 
 
 @router.post(f"{SCOPE}/sessions", status_code=204)
@@ -63,13 +109,13 @@ async def add_sessions(
     return await Once(here, given, workspace_id).write(run)
 
 
-@router.post(f"{SCOPE}/sessions/list", response_model=replies.Page[replies.Session])
+@router.post(f"{SCOPE}/sessions/list", response_model=Page[Session])
 async def list_scope_sessions(
     workspace_id: str, scope_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller
 ) -> Response:
     """List the sessions of a scope."""
     found = await here.read(lambda tx: engine.list_scope_sessions(tx, workspace_id, scope_id, page))
-    return wire.page(found, wire.session)
+    return show_page(found, show_session)
 
 
 @router.delete(f"{SCOPE}/sessions/{{session_id}}", status_code=204)
@@ -81,8 +127,8 @@ async def remove_session(
     return Response(status_code=204)
 
 
-@router.get(f"{SCOPE}/status", response_model=replies.ScopeStatus)
+@router.get(f"{SCOPE}/status", response_model=ScopeStatus)
 async def scope_status(workspace_id: str, scope_id: str, here: ServerDep, _: WorkspaceCaller) -> Response:
     """Return the progress of a scope in learning from the earlier messages of its sessions."""
     status = await here.read(lambda tx: engine.read_status(tx, workspace_id, scope_id))
-    return wire.JsonResponse({"backfill_status": status})
+    return JsonResponse(ScopeStatus(backfill_status=status))

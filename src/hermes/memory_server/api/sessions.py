@@ -6,24 +6,34 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Body, Response
+from fastapi import Body as WholeBody
+from fastapi import Response
+from pydantic import AliasChoices, BeforeValidator, Field
 from sqlalchemy import Row
+from typing_extensions import TypedDict
 
 from hermes.errors import StoreError
-from hermes.memory_server.api import auth, replies, wire
+from hermes.memory_server import limits, times
+from hermes.memory_server.api import auth
 from hermes.memory_server.api.auth import AnyKey, Caller, Member, OwnSession, WorkspaceCaller
-from hermes.memory_server.api.clean import TextList
+from hermes.memory_server.api.bodies import (
+    AcceptedResponse,
+    CleanConfiguration,
+    Filter,
+    Identity,
+    JsonResponse,
+    Page,
+    Peer,
+    Session,
+    show_page,
+    show_peer,
+    show_session,
+)
+from hermes.memory_server.api.clean import Body, Metadata, Name, ScopeName, TextList, check_members
 from hermes.memory_server.api.guarded_route import new_router
 from hermes.memory_server.api.once import KeptAnswer, KeyHeader, Once, asked
-from hermes.memory_server.api.schemas import (
-    Filter,
-    MembersBody,
-    SessionCreate,
-    SessionPeerConfig,
-    SessionUpdate,
-)
 from hermes.memory_server.api.server import ForwardPaging, Paging, Server, ServerDep
-from hermes.memory_server.db.database import Tx
+from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.engine import members
 from hermes.memory_server.engine import sessions as engine
 from hermes.memory_server.engine.clone import abandon_clone, begin_clone, copy_part, finish_clone
@@ -31,7 +41,7 @@ from hermes.memory_server.engine.deletion import delete_session
 from hermes.memory_server.engine.members import Observation
 from hermes.memory_server.engine.peers import is_member, list_members
 from hermes.memory_server.engine.scopes import add_sessions, ensure_scope
-from hermes.memory_server.engine.summaries import read_summaries
+from hermes.memory_server.engine.summaries import TYPES, read_summaries
 from hermes.memory_server.engine.workspaces import find_workspace
 from hermes.memory_server.faults import Fault
 from hermes.memory_server.ids import SCOPE_PREFIX, refuse_scopes
@@ -42,11 +52,69 @@ SESSION = f"{ROOT}/{{session_id}}"
 T = TypeVar("T")
 
 
+class SessionPeerConfig(Body):
+    """Settings of a member: whether it is observed, and whether it observes the others."""
+
+    observe_me: bool | None = None
+    observe_others: bool | None = None
+
+
+MembersBody = Annotated[dict[Name, SessionPeerConfig], BeforeValidator(check_members)]
+
+
+class SessionCreate(Body):
+    """A session to get or create."""
+
+    id: Identity
+    metadata: Metadata | None = None
+    peers: Annotated[MembersBody | None, Field(validation_alias=AliasChoices("peers", "peer_names"))] = None
+    configuration: CleanConfiguration | None = None
+    scopes: Annotated[list[ScopeName], Field(max_length=limits.MAX_SCOPES)] | None = None
+
+
+class SessionUpdate(Body):
+    """Changes to a session."""
+
+    metadata: Metadata | None = None
+    configuration: CleanConfiguration | None = None
+
+
+class SessionPeerConfigResponse(TypedDict):
+    observe_me: bool | None
+    observe_others: bool | None
+
+
+class Summary(TypedDict):
+    content: str
+    message_id: str
+    summary_type: str
+    created_at: str
+    token_count: int
+
+
+def show_summary(row: Record | None) -> Summary | None:
+    if row is None:
+        return None
+    return {
+        "content": row.content,
+        "message_id": row.public_id,
+        "summary_type": TYPES[row.kind],
+        "created_at": times.to_wire_seconds(row.created_at),
+        "token_count": row.token_count,
+    }
+
+
+class SessionSummaries(TypedDict):
+    id: str
+    short_summary: Summary | None
+    long_summary: Summary | None
+
+
 def _observations(given: MembersBody) -> dict[str, Observation]:
     return {name: Observation(config.observe_me, config.observe_others) for name, config in given.items()}
 
 
-@router.post(ROOT, response_model=replies.Session, responses={201: {"model": replies.Session}})
+@router.post(ROOT, response_model=Session, responses={201: {"model": Session}})
 async def get_or_create_session(
     workspace_id: str, body: SessionCreate, here: ServerDep, caller: AnyKey, idempotency_key: KeyHeader = None
 ) -> Response:
@@ -86,7 +154,7 @@ async def _add_members(
             return before
         row, status = open_(tx, here.now())
         members.add_members(tx, row, first, here.now())
-        answer = KeptAnswer.of(wire.session(row), status)
+        answer = KeptAnswer.of(show_session(row), status)
         return answer if more else once.keep(tx, answer)
 
     answer = await here.write(begin)
@@ -104,15 +172,15 @@ async def _add_members(
 
 async def _change(
     here: Server, workspace: str, session: str, parts: Iterable[T], change: Callable[[Tx, Row[Any], T], object]
-) -> wire.WireObject:
+) -> Session | None:
     """Change the members of a session in several transactions, between which others can write. Return the session."""
 
-    def run(tx: Tx, part: T) -> wire.WireObject:
+    def run(tx: Tx, part: T) -> Session:
         row = engine.lock_session(tx, workspace, session)
         change(tx, row, part)
-        return wire.session(row)
+        return show_session(row)
 
-    shown: wire.WireObject = {}
+    shown: Session | None = None
     for part in parts:
         shown = await here.write(partial(run, part=part))
     return shown
@@ -135,16 +203,16 @@ def _may_open(tx: Tx, caller: Caller, workspace: str, body: SessionCreate) -> bo
     return is_member(tx, workspace, body.id, me) and body.metadata is None and body.configuration is None
 
 
-@router.post(f"{ROOT}/list", response_model=replies.Page[replies.Session])
+@router.post(f"{ROOT}/list", response_model=Page[Session])
 async def list_sessions(
     workspace_id: str, here: ServerDep, page: Paging, _: WorkspaceCaller, body: Filter | None = None
 ) -> Response:
     """List the active sessions of a workspace."""
     filters = body.filters if body else None
-    return wire.page(await here.read(lambda tx: engine.list_sessions(tx, workspace_id, filters, page)), wire.session)
+    return show_page(await here.read(lambda tx: engine.list_sessions(tx, workspace_id, filters, page)), show_session)
 
 
-@router.put(SESSION, response_model=replies.Session)
+@router.put(SESSION, response_model=Session)
 async def update_session(
     workspace_id: str, session_id: str, body: SessionUpdate, here: ServerDep, _: OwnSession
 ) -> Response:
@@ -153,21 +221,21 @@ async def update_session(
     row, _made = await here.write(
         lambda tx: engine.ensure_session(tx, workspace_id, session_id, here.now(), body.metadata, configuration)
     )
-    return wire.JsonResponse(wire.session(row))
+    return JsonResponse(show_session(row))
 
 
-@router.delete(SESSION, status_code=202, response_model=replies.AcceptedResponse)
+@router.delete(SESSION, status_code=202, response_model=AcceptedResponse)
 async def remove_session(workspace_id: str, session_id: str, here: ServerDep, _: OwnSession) -> Response:
     """Delete a session. It disappears from every list immediately."""
     await here.write(lambda tx: delete_session(tx, workspace_id, session_id, here.now()))
-    return wire.JsonResponse({"message": "Session deleted successfully"}, 202)
+    return JsonResponse(AcceptedResponse(message="Session deleted successfully"), 202)
 
 
-@router.post(f"{SESSION}/peers", response_model=replies.Session)
+@router.post(f"{SESSION}/peers", response_model=Session)
 async def add_peers(
     workspace_id: str,
     session_id: str,
-    body: Annotated[MembersBody, Body()],
+    body: Annotated[MembersBody, WholeBody()],
     here: ServerDep,
     _: OwnSession,
     idempotency_key: KeyHeader = None,
@@ -181,9 +249,9 @@ async def add_peers(
     return await _add_members(here, once, workspace_id, session_id, body, open_)
 
 
-@router.put(f"{SESSION}/peers", response_model=replies.Session)
+@router.put(f"{SESSION}/peers", response_model=Session)
 async def set_peers(
-    workspace_id: str, session_id: str, body: Annotated[MembersBody, Body()], here: ServerDep, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[MembersBody, WholeBody()], here: ServerDep, _: OwnSession
 ) -> Response:
     """Set the exact members of a session."""
     given = members.observers_first(_observations(body))
@@ -195,29 +263,29 @@ async def set_peers(
     while after is not None:
         after = await here.write(partial(leave, after=after))
     join = partial(members.set_members, at=here.now())
-    return wire.JsonResponse(await _change(here, workspace_id, session_id, members.parts(given), join))
+    return JsonResponse(await _change(here, workspace_id, session_id, members.parts(given), join))
 
 
-@router.delete(f"{SESSION}/peers", response_model=replies.Session)
+@router.delete(f"{SESSION}/peers", response_model=Session)
 async def remove_peers(
-    workspace_id: str, session_id: str, body: Annotated[TextList, Body()], here: ServerDep, _: OwnSession
+    workspace_id: str, session_id: str, body: Annotated[TextList, WholeBody()], here: ServerDep, _: OwnSession
 ) -> Response:
     """Remove peers from a session."""
     refuse_scopes(*body)
     parts = members.parts(dict.fromkeys(body))
-    return wire.JsonResponse(await _change(here, workspace_id, session_id, parts, members.remove_members))
+    return JsonResponse(await _change(here, workspace_id, session_id, parts, members.remove_members))
 
 
-@router.get(f"{SESSION}/peers", response_model=replies.Page[replies.Peer])
+@router.get(f"{SESSION}/peers", response_model=Page[Peer])
 async def list_session_peers(
     workspace_id: str, session_id: str, here: ServerDep, _: Member, page: ForwardPaging
 ) -> Response:
     """List the current members of a session."""
     found = await here.read(lambda tx: list_members(tx, engine.live_session_id(tx, workspace_id, session_id), page))
-    return wire.page(found, wire.peer)
+    return show_page(found, show_peer)
 
 
-@router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=replies.SessionPeerConfigResponse)
+@router.get(f"{SESSION}/peers/{{peer_id}}/config", response_model=SessionPeerConfigResponse)
 async def get_peer_config(
     workspace_id: str, session_id: str, peer_id: str, here: ServerDep, caller: Member
 ) -> Response:
@@ -226,7 +294,8 @@ async def get_peer_config(
     found = await here.read(
         lambda tx: members.get_observation(tx, engine.get_session(tx, workspace_id, session_id), peer_id)
     )
-    return wire.JsonResponse({"observe_me": found.observe_me, "observe_others": found.observe_others})
+    shown = SessionPeerConfigResponse(observe_me=found.observe_me, observe_others=found.observe_others)
+    return JsonResponse(shown)
 
 
 @router.put(f"{SESSION}/peers/{{peer_id}}/config", status_code=204)
@@ -244,19 +313,19 @@ async def set_peer_config(
     return Response(status_code=204)
 
 
-@router.get(f"{SESSION}/summaries", response_model=replies.SessionSummaries)
+@router.get(f"{SESSION}/summaries", response_model=SessionSummaries)
 async def get_summaries(workspace_id: str, session_id: str, here: ServerDep, _: Member) -> Response:
     """Return the newest short and long summary."""
 
-    def run(tx: Tx) -> wire.WireObject:
+    def run(tx: Tx) -> SessionSummaries:
         found = read_summaries(tx, engine.live_session_id(tx, workspace_id, session_id))
-        short, long = wire.summary(found.get("short")), wire.summary(found.get("long"))
+        short, long = show_summary(found.get("short")), show_summary(found.get("long"))
         return {"id": session_id, "short_summary": short, "long_summary": long}
 
-    return wire.JsonResponse(await here.read(run))
+    return JsonResponse(await here.read(run))
 
 
-@router.post(f"{SESSION}/clone", status_code=201, response_model=replies.Session)
+@router.post(f"{SESSION}/clone", status_code=201, response_model=Session)
 async def clone(
     workspace_id: str,
     session_id: str,
@@ -278,7 +347,7 @@ async def clone(
         if (before := once.known(tx)) is not None:  # two concurrent requests, and the other copy is complete
             abandon_clone(tx, copy)
             return before
-        return once.keep(tx, KeptAnswer.of(wire.session(finish_clone(tx, copy, here.now())), 201))
+        return once.keep(tx, KeptAnswer.of(show_session(finish_clone(tx, copy, here.now())), 201))
 
     try:
         while copied < copy.last:

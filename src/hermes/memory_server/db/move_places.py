@@ -20,8 +20,8 @@ from hermes.errors import StoreBusyError, StoreError, TransferError
 from hermes.memory_server.db.address import DatabaseAddress
 from hermes.memory_server.db.catching_up import catch_up, has_caught_up
 from hermes.memory_server.db.database import Database, Tx
-from hermes.memory_server.db.folder_key import FILE as KEY_FILE
 from hermes.memory_server.db.schema import FILE, MOVING_FILE, open_database, open_postgres, prepare_memory
+from hermes.memory_server.db.sqlite import FILE as KEY_FILE
 from hermes.memory_server.db.sqlite import create_file_engine
 from hermes.memory_server.db.statements import PreparedStatement, inserting, upsert
 from hermes.memory_server.db.tables import meta, metadata

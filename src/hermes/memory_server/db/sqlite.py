@@ -1,6 +1,8 @@
 """A database in one SQLite file. A transaction is a connection of SQLAlchemy.
 
 SQL functions for SQLite: the conditions that `matching` describes, and the indexed form of a text.
+
+The secret key of a data folder, created once, in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
+import secrets
 import shutil
 import sqlite3
 import unicodedata
@@ -21,7 +25,6 @@ from sqlalchemy.pool import NullPool
 
 from hermes.errors import StoreError
 from hermes.memory_server.db.database import DatabaseLoad, Tx
-from hermes.memory_server.db.folder_key import folder_key
 from hermes.memory_server.db.matching import ORDERED
 from hermes.memory_server.db.neighbours import VectorScope
 from hermes.memory_server.engine.sentences import message_traits
@@ -235,3 +238,25 @@ def _connection(path: Path) -> sqlite3.Connection:
 def _connect(engine: Engine) -> Opened[Tx]:
     tx = engine.connect()
     return Opened(driver(tx), tx)
+
+
+FILE = "tombstones.key"
+KEY_BYTES = 32
+
+
+def folder_key(folder: Path) -> bytes:
+    """Return the key of a folder. The first process creates it, atomically."""
+    path = folder / FILE
+    if not path.exists():
+        made = folder / f"{FILE}.{secrets.token_hex(4)}"
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            pass  # another process was faster
+        finally:
+            made.unlink()
+    return path.read_bytes()

@@ -15,6 +15,7 @@ from hermes.memory_server.db.catching_up import has_caught_up
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, memberships, messages, sessions
+from hermes.memory_server.engine.job_kinds import SessionDeletionJob
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.messages import INSERT, get_message, keep_facts
 from hermes.memory_server.engine.sessions import find_session, get_session, insert_session, lock_session
@@ -63,16 +64,8 @@ def begin_clone(tx: Tx, workspace: str, name: str, message_id: str | None, at: i
     if copy_id is None:
         raise Conflict(f"Session {new_name} exists already")
     tx.execute(update(sessions).where(sessions.c.id == copy_id).values(is_active=False))
-    removal = {"session": copy_id}
-    add_job(
-        tx,
-        "delete_session",
-        _unit(copy_id),
-        at,
-        source.workspace_id,
-        removal,
-        not_before=at + CLONE_TIMEOUT_MICROSECONDS,
-    )
+    removal, expiry = SessionDeletionJob(copy_id), at + CLONE_TIMEOUT_MICROSECONDS
+    add_job(tx, removal, _unit(copy_id), at, source.workspace_id, not_before=expiry)
     return Copy(workspace, name, source.id, copy_id, new_name, last)
 
 

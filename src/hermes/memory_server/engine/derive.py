@@ -29,6 +29,7 @@ from hermes.memory_server.engine.conclusions import (
     link_messages,
     select_conclusions,
 )
+from hermes.memory_server.engine.job_kinds import DreamJob
 from hermes.memory_server.engine.messages import find_messages
 from hermes.memory_server.engine.quotes import NumberedLines, SourceLine, fence, is_within, keep_own, quote_rows
 from hermes.memory_server.engine.sentence_kinds import SECRET
@@ -249,13 +250,13 @@ class DreamProposals:
     model: str = ""
 
 
-async def propose(database: Database, embedder: Embedder, model: MemoryModel, given: JsonMap) -> DreamProposals:
+async def propose(database: Database, embedder: Embedder, model: MemoryModel, given: DreamJob) -> DreamProposals:
     """Ask the model what follows from a peer's statements. Raise ModelWaiting if it cannot be asked now."""
-    if given["kind"] != "omni":
+    if given.task != "omni":
         return DreamProposals()
 
     def read(tx: Tx) -> list[SourceLine]:
-        quotes = quote_rows(_read_premises(tx, given["observer"], given["observed"]), ())
+        quotes = quote_rows(_read_premises(tx, given.observer, given.observed), ())
         return quotes if model.may_hear_guests else keep_own(tx, quotes, is_of_one=False)
 
     asked: list[dict[str, Json]] = [{"role": "system", "content": ORDER}]

@@ -32,6 +32,7 @@ from hermes.memory_server.engine.conclusions import (
     remove_conclusions,
 )
 from hermes.memory_server.engine.derive import DreamProposals, store_drawn
+from hermes.memory_server.engine.job_kinds import DreamJob
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import get_peer
@@ -75,9 +76,8 @@ def schedule_dream(
 
 
 def _queue(tx: Tx, workspace_id: int, observer: int, observed: int, kind: str, session_id: int | None, at: int) -> None:
-    payload = {"observer": observer, "observed": observed, "kind": kind}
-    unit = _unit(workspace_id, observer, observed)
-    add_job(tx, "dream", unit, at, workspace_id, payload, session_id=session_id, observers=[observer])
+    unit, payload = _unit(workspace_id, observer, observed), DreamJob(observer, observed, kind)
+    add_job(tx, payload, unit, at, workspace_id, session_id=session_id, observers=[observer])
 
 
 def _unit(workspace_id: int, observer: int, observed: int) -> str:
@@ -125,15 +125,15 @@ def _learnt_at(number: int) -> Select[Any]:
     return select(learnt).where(*explicit).order_by(conclusions.c.id.desc()).limit(1).offset(number)
 
 
-def dream(tx: Tx, workspace_id: int, payload: JsonMap, found: DreamProposals, at: int) -> None:
+def dream(tx: Tx, workspace_id: int, given: DreamJob, found: DreamProposals, at: int) -> None:
     """Run a dream, with a model's proposals for it. It reads a bounded part of the collection, because other writers
     wait.
     """
-    observer, observed = payload["observer"], payload["observed"]
+    observer, observed = given.observer, given.observed
     collection = lock_collection(tx, observer, observed)
     if collection is None:
         return
-    if payload["kind"] == "omni":
+    if given.task == "omni":
         retired = _retire_equal(tx, collection, at)
         retired += _retire_baseless(tx, collection, at)
         added = store_drawn(tx, workspace_id, collection, found, at)

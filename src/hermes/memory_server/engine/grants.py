@@ -26,8 +26,9 @@ from sqlalchemy import ColumnElement, bindparam, delete, exists, func, insert, s
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.sign_in_tables import grant_tokens, grants, oauth_clients
 from hermes.memory_server.db.statements import PreparedStatement
-from hermes.memory_server.db.tables import grant_tokens, grants, oauth_clients, workspaces
+from hermes.memory_server.db.tables import workspaces
 from hermes.memory_server.faults import Conflict, Invalid, Missing
 from hermes.memory_server.ids import check_name
 

@@ -31,8 +31,8 @@ from hermes.memory_server.db.statements import PreparedStatement, upsert
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, message_vectors, messages, meta, metadata
 from hermes.memory_server.engine.embedding import Refinement
 from hermes.memory_server.engine.finer import count_behind, count_refused
-from hermes.memory_server.engine.jobs import DEFERRED_PREFIX, PROMISED, has_work
-from hermes.memory_server.engine.kinds import KINDS
+from hermes.memory_server.engine.job_kinds import PAYLOADS, PROMISED
+from hermes.memory_server.engine.jobs import DEFERRED_PREFIX, has_work
 from hermes.memory_server.engine.rereading import read_counts
 from hermes.memory_server.model.calls import count_by_purpose, day_of
 
@@ -210,7 +210,7 @@ def _look_around(tx: Tx, at: int) -> Backlog:
     for table in metadata.sorted_tables:
         tx.execute(select(*table.primary_key).limit(1)).first()
     [(waiting,)] = ALL.rows(tx)
-    firsts = [found.created_at for kind in KINDS if (found := OLDEST.first(tx, kind=kind)) is not None]
+    firsts = [found.created_at for kind in PAYLOADS if (found := OLDEST.first(tx, kind=kind)) is not None]
     [(unfindable,)] = UNFINDABLE.rows(tx)
     failed = {kind: row for kind in PROMISED if (row := TRIES.rows(tx, kind=kind)[0]).number is not None}
     retried: dict[str, int] = {kind: row.number for kind, row in failed.items()}
@@ -241,4 +241,4 @@ def has_work_soon(tx: Tx, at: int) -> bool:
     """Return True if a job runs or can begin within a minute. Jobs that wait longer after failures run after the next
     start.
     """
-    return any(has_work(tx, kind, at + SOON_MICROSECONDS) for kind in KINDS)
+    return any(has_work(tx, kind, at + SOON_MICROSECONDS) for kind in PAYLOADS)

@@ -11,19 +11,47 @@ The counts of background work that is done, running and pending, in total and by
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, NamedTuple, cast
 
-from sqlalchemy import BindParameter, Select, and_, bindparam, delete, exists, func, or_, select, text, update
+import msgspec
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from hermes.memory_server import limits
-from hermes.memory_server.db.database import JsonMap, Tx
+from hermes.memory_server.db.database import Tx
 from hermes.memory_server.db.dialects import announce_work
 from hermes.memory_server.db.statements import PreparedInsert, PreparedStatement, in_parts, inserting_new
 from hermes.memory_server.db.tables import OPEN_JOB, job_observers, jobs, sessions
+from hermes.memory_server.engine.job_kinds import (
+    AFTER_LEARNING,
+    APART,
+    NAMING_PEERS,
+    PAYLOADS,
+    PROMISED,
+    TRACKED,
+    DerivationJob,
+    JobPayload,
+    P,
+    fields_naming,
+    read_payload,
+    write_payload,
+)
 from hermes.memory_server.engine.peers import find_peer
 from hermes.memory_server.engine.sessions import find_session
 from hermes.memory_server.engine.workspaces import workspace_id_of
@@ -43,46 +71,6 @@ MIN_DEFERRAL_MICROSECONDS = 120 * 1_000_000
 """The shortest time that such a job waits."""
 JOBS_PER_TRANSACTION = 1000
 """The number of finished jobs that one transaction deletes."""
-JobKind = Literal[
-    "representation",
-    "summary",
-    "dream",
-    "scope",
-    "delete_session",
-    "delete_workspace",
-    "delete_peer",
-    "delete_messages",
-    "merge_peers",
-    "tidy",
-    "catch_up",
-    "reread",
-    "index",
-    "webhook",
-]
-"""Every kind of background job; `kinds.KINDS` has the handler of each."""
-LEARNING: JobKind = "representation"
-AFTER_LEARNING: tuple[JobKind, ...] = ("dream", "scope")
-"""Kinds that work on conclusions. They wait until their workspace has derived conclusions from earlier messages,
-except from messages that failed MAX_ATTEMPTS times.
-"""
-TRACKED: tuple[JobKind, ...] = (LEARNING, "summary", "dream")
-"""The kinds that the queue status counts as work units."""
-PROMISED: tuple[JobKind, ...] = (
-    *TRACKED,
-    "scope",
-    "delete_session",
-    "delete_workspace",
-    "delete_peer",
-    "delete_messages",
-    "merge_peers",
-    "tidy",
-    "catch_up",
-    "reread",
-    "index",
-)
-"""The kinds that are never given up, because somebody relies on them."""
-APART: tuple[JobKind, ...] = (*TRACKED, "scope", "delete_session", "delete_workspace", "delete_peer")
-"""Promised kinds that are moved to a separate unit after many failures, so that the rest of their unit can run."""
 MAX_RETRY_MICROSECONDS = 600 * 1_000_000
 """The longest delay between two attempts of a promised job."""
 
@@ -93,7 +81,7 @@ def _claimable() -> Select[Any]:
     earlier = exists().where(other.c.unit == job.c.unit, other.c.id < job.c.id, text(f"other.{OPEN_JOB}"))
     unlearnt = exists().where(
         lesson.c.workspace_id == job.c.workspace_id,
-        lesson.c.kind == LEARNING,
+        lesson.c.kind == DerivationJob.kind,
         lesson.c.id < job.c.id,
         lesson.c.attempts < MAX_ATTEMPTS,
         text(f"lesson.{OPEN_JOB}"),
@@ -140,26 +128,30 @@ FINISH = PreparedStatement(update(jobs).where(*MINE).values(state="done", finish
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Job(Generic[P]):
     """A job that this owner may run now."""
 
     id: int
-    kind: JobKind
+    kind: str
     unit: str
     workspace_id: int
     session_id: int | None
-    payload: JsonMap
+    stored: str
     attempts: int
     owner: str
+
+    @property
+    def payload(self) -> P:
+        """Return the typed payload. Raise msgspec.ValidationError if the stored one does not fit."""
+        return cast(P, read_payload(PAYLOADS[self.kind], self.stored))
 
 
 def add_job(
     tx: Tx,
-    kind: JobKind,
+    payload: JobPayload,
     unit: str,
     at: int,
     workspace_id: int,
-    payload: JsonMap,
     *,
     session_id: int | None = None,
     sender_id: int | None = None,
@@ -167,28 +159,62 @@ def add_job(
     not_before: int = 0,
 ) -> None:
     """Queue a job. It runs after this transaction commits, and not before `not_before`."""
-    values: dict[str, Any] = {"kind": kind, "unit": unit, "workspace_id": workspace_id, "session_id": session_id}
-    values |= {"sender_id": sender_id, "payload": json.dumps(payload), "created_at": at, "not_before": not_before}
-    job_id = INSERT.add(tx, **values)
+    values: dict[str, Any] = {"kind": payload.kind, "unit": unit, "workspace_id": workspace_id}
+    values |= {"session_id": session_id, "sender_id": sender_id, "payload": write_payload(payload)}
+    job_id = INSERT.add(tx, **values, created_at=at, not_before=not_before)
     announce_work(tx)
     INSERT_OBSERVERS.run_many(tx, [{"job_id": job_id, "peer_id": peer_id} for peer_id in observers])
 
 
-def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
-    """Remove a peer from the observers of all open derivation jobs, or of those of one session."""
-    waiting = select(jobs.c.id).where(jobs.c.kind == LEARNING, text(f"jobs.{OPEN_JOB}"))
-    if session_id is not None:
-        waiting = waiting.where(jobs.c.session_id == session_id)
-    _drop_observer(tx, peer_id, waiting)
+def drop_jobs(tx: Tx, *which: ColumnElement[bool]) -> None:
+    """Delete jobs. A worker that holds one notices when it finishes, and discards its result."""
+    ids = select(jobs.c.id).where(*which).scalar_subquery()
+    tx.execute(delete(job_observers).where(job_observers.c.job_id.in_(ids)))
+    tx.execute(delete(jobs).where(*which))
+
+
+def forget_peer(tx: Tx, workspace_id: int, peer_id: int) -> None:
+    """Delete the jobs that a peer caused and the open ones about it; others no longer name it as an observer."""
+    inside = jobs.c.workspace_id == workspace_id
+    drop_jobs(tx, inside, jobs.c.sender_id == peer_id)
+    drop_observer(tx, peer_id)
+    for job_id, _, _ in _naming(tx, workspace_id, peer_id):
+        drop_jobs(tx, jobs.c.id == job_id)
 
 
 def replace_peer(tx: Tx, workspace_id: int, peer_id: int, by: int) -> None:
-    """Replace a peer by peer `by` in all open jobs of a workspace, as author and as observer."""
+    """Replace a peer by peer `by` in all open jobs of a workspace: as author, as observer, and in payloads."""
     own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"))
     tx.execute(update(jobs).where(*own, jobs.c.sender_id == peer_id).values(sender_id=by))
-    waiting = select(jobs.c.id).where(*own, jobs.c.kind == LEARNING)
-    for job_id in _drop_observer(tx, peer_id, waiting):
+    for job_id in _drop_observer(tx, peer_id, select(jobs.c.id).where(*own)):
         INSERT_OBSERVERS.run(tx, job_id=job_id, peer_id=by)
+    for job_id, payload, fields in _naming(tx, workspace_id, peer_id):
+        _store_payload(tx, job_id, msgspec.structs.replace(payload, **dict.fromkeys(fields, by)))
+
+
+def _naming(tx: Tx, workspace_id: int, peer_id: int) -> Iterator[tuple[int, JobPayload, list[str]]]:
+    """Yield the open jobs whose payload names a peer, with the fields that do. An unreadable payload names nobody: its
+    job will fail.
+    """
+    own = (jobs.c.workspace_id == workspace_id, text(f"jobs.{OPEN_JOB}"), jobs.c.kind.in_(NAMING_PEERS))
+    named = jobs.c.payload.contains(str(peer_id))
+    for row in tx.execute(select(jobs.c.id, jobs.c.kind, jobs.c.payload).where(*own, named)).all():
+        with suppress(msgspec.DecodeError):
+            payload = read_payload(PAYLOADS[row.kind], row.payload)
+            if fields := fields_naming(payload, peer_id):
+                yield row.id, payload, fields
+
+
+def _store_payload(tx: Tx, job_id: int, payload: JobPayload) -> None:
+    tx.execute(update(jobs).where(jobs.c.id == job_id).values(payload=write_payload(payload)))
+
+
+def drop_observer(tx: Tx, peer_id: int, session_id: int | None = None) -> None:
+    """Remove a peer from the observers of all open derivation jobs, or of those of one session."""
+    waiting = select(jobs.c.id).where(jobs.c.kind == DerivationJob.kind, text(f"jobs.{OPEN_JOB}"))
+    if session_id is not None:
+        waiting = waiting.where(jobs.c.session_id == session_id)
+    _drop_observer(tx, peer_id, waiting)
 
 
 def _drop_observer(tx: Tx, peer_id: int, waiting: Select[Any]) -> Sequence[int]:
@@ -201,7 +227,7 @@ def _drop_observer(tx: Tx, peer_id: int, waiting: Select[Any]) -> Sequence[int]:
     return ids
 
 
-def read_observers(tx: Tx, job: Job) -> list[int]:
+def read_observers(tx: Tx, job: Job[Any]) -> list[int]:
     """Return the ids of the peers whose conclusions a job changes."""
     return [row.peer_id for row in OBSERVERS.rows(tx, job_id=job.id)]
 
@@ -211,40 +237,39 @@ def has_work(tx: Tx, kind: str, at: int) -> bool:
     return OPEN.first(tx, kind=kind) is not None and CLAIMABLE.first(tx, kind=kind, at=at) is not None
 
 
-def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job]:
+def claim_jobs(tx: Tx, owner: str, kind: str, at: int, limit: int) -> list[Job[Any]]:
     """Claim up to `limit` jobs of a kind, the oldest first, each of a unit with no running job."""
-    claimed: list[Job] = []
+    claimed: list[Job[Any]] = []
     while len(claimed) < limit and (job := claim_job(tx, owner, kind, at)) is not None:
         claimed.append(job)
     return claimed
 
 
-def claim_job(tx: Tx, owner: str, kind: str, at: int) -> Job | None:
+def claim_job(tx: Tx, owner: str, kind: str, at: int) -> Job[Any] | None:
     """Claim the oldest job of a kind whose unit has no running job."""
     row = CLAIM.first(tx, kind=kind, at=at, owned_by=owner, until=at + LEASE_MICROSECONDS)
     if row is None:
         return None
-    payload = json.loads(row.payload)
-    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, payload, row.attempts, owner)
+    return Job(row.id, row.kind, row.unit, row.workspace_id, row.session_id, row.payload, row.attempts, owner)
 
 
-def renew_job(tx: Tx, job: Job, at: int) -> bool:
+def renew_job(tx: Tx, job: Job[Any], at: int) -> bool:
     """Renew the lease of a running job. Return False if the lease was lost."""
     return RENEW.run(tx, until=at + LEASE_MICROSECONDS, **_identity(job)) == 1
 
 
-def finish_job(tx: Tx, job: Job, at: int) -> bool:
+def finish_job(tx: Tx, job: Job[Any], at: int) -> bool:
     """Mark a job as done. Return False if the lease was lost: its effects must then be rolled back."""
     return FINISH.run(tx, at=at, **_identity(job)) == 1
 
 
-def keep_place(tx: Tx, job: Job) -> None:
+def keep_place(tx: Tx, job: Job[Any]) -> None:
     """Queue a job again that was just finished, in its old place: the rest of it runs before the rest of its unit."""
     waits = {"state": "pending", "attempts": 0, "not_before": 0, "finished_at": None}
     tx.execute(update(jobs).where(jobs.c.id == job.id).values(waits))
 
 
-def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
+def fail_job(tx: Tx, job: Job[Any], reason: str, at: int) -> None:
     """Retry a job later, or give up and store the reason. Promised kinds are retried without end."""
     changes: dict[str, Any] = {"error": reason[:MAX_REASON_CHARS]}
     if job.attempts >= MAX_ATTEMPTS and job.kind not in PROMISED:
@@ -255,20 +280,22 @@ def fail_job(tx: Tx, job: Job, reason: str, at: int) -> None:
         if job.attempts >= MAX_ATTEMPTS and job.kind in APART:
             changes["unit"] = f"{job.kind}:{job.id}"
     is_mine = tx.execute(update(jobs).where(*MINE).values(**changes), _identity(job)).rowcount == 1
-    if is_mine and job.attempts >= MAX_ATTEMPTS and job.kind == LEARNING and len(job.payload.get("messages", ())) > 1:
-        _split(tx, job)
+    if is_mine and job.attempts >= MAX_ATTEMPTS and job.kind == DerivationJob.kind:
+        with suppress(msgspec.DecodeError):  # the reason of the failure says so
+            _split(tx, job)
 
 
-def _split(tx: Tx, job: Job) -> None:
+def _split(tx: Tx, job: Job[DerivationJob]) -> None:
     """Split a failing derivation job into one job per message: usually one message is the cause."""
-    first, *others = job.payload["messages"]
-    tx.execute(update(jobs).where(jobs.c.id == job.id).values(payload=json.dumps({**job.payload, "messages": [first]})))
+    parts = [msgspec.structs.replace(job.payload, messages=(message,)) for message in job.payload.messages]
+    if len(parts) < 2:
+        return
+    _store_payload(tx, job.id, parts[0])
     row = tx.execute(select(jobs.c.sender_id, jobs.c.created_at).where(jobs.c.id == job.id)).one()
     whose: dict[str, Any] = {"session_id": job.session_id, "sender_id": row.sender_id}
     whose["observers"] = read_observers(tx, job)
-    for message in others:
-        payload = {**job.payload, "messages": [message]}
-        add_job(tx, job.kind, f"{job.kind}:{job.id}:{message}", row.created_at, job.workspace_id, payload, **whose)
+    for part in parts[1:]:
+        add_job(tx, part, f"{job.kind}:{job.id}:{part.messages[0]}", row.created_at, job.workspace_id, **whose)
 
 
 def retry_failed(tx: Tx) -> None:
@@ -277,7 +304,7 @@ def retry_failed(tx: Tx) -> None:
     tx.execute(update(jobs).where(*failed).values(not_before=0))
 
 
-def defer_job(tx: Tx, job: Job, reason: str, seconds: float, at: int) -> None:
+def defer_job(tx: Tx, job: Job[Any], reason: str, seconds: float, at: int) -> None:
     """Let a job wait for a model, which does not count as a failure. The delay is long enough for an idle server to
     stop; `resume_deferred` makes the job due when the model is back.
     """
@@ -293,7 +320,7 @@ def resume_deferred(tx: Tx) -> None:
     tx.execute(update(jobs).where(*waiting).values(not_before=0))
 
 
-def release_job(tx: Tx, job: Job) -> None:
+def release_job(tx: Tx, job: Job[Any]) -> None:
     """Return an unfinished job to the queue; another worker may claim it at once."""
     changes = {"state": "pending", "attempts": jobs.c.attempts - 1}
     tx.execute(update(jobs).where(*MINE).values(changes), _identity(job))
@@ -312,7 +339,7 @@ def forget_finished(tx: Tx, at: int) -> bool:
     return len(ids) == JOBS_PER_TRANSACTION
 
 
-def _identity(job: Job) -> dict[str, Any]:
+def _identity(job: Job[Any]) -> dict[str, Any]:
     return {"job_id": job.id, "owned_by": job.owner, "attempt": job.attempts}
 
 
@@ -329,21 +356,28 @@ class Counts:
         return self.completed + self.running + self.pending
 
 
+class OpenJobs(NamedTuple):
+    """The number of open jobs of a kind, the most attempts of one, and the reason for which one of them waits."""
+
+    waiting: int
+    tries: int
+    reason: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
     """The counts of a workspace, and those of each session by its internal id, unless one session was given; at most
     `limits.MAX_STATUS_SESSIONS`, sessions with open work first.
 
-    The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes (their number,
-    and the most attempts of one), `failing` the work units that failed and are retried, with the reason of one of
-    them, and `waiting` those that wait for a model, in the same form.
+    The others count the whole workspace, by kind: `promised` has the open deletions, merges and scopes, `failing` the
+    work units that failed and are retried, and `waiting` those that wait for a model.
     """
 
     all: Counts
     sessions: dict[str, Counts] | None
-    promised: dict[str, dict[str, int]]
-    failing: dict[str, dict[str, int | str]]
-    waiting: dict[str, dict[str, int | str]]
+    promised: dict[str, OpenJobs]
+    failing: dict[str, OpenJobs]
+    waiting: dict[str, OpenJobs]
 
 
 def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None, session: str | None) -> QueueCounts:
@@ -373,9 +407,7 @@ def read_status(tx: Tx, workspace: str, observer: str | None, sender: str | None
     return QueueCounts(_sum(rows), {name: _sum(parts) for name, parts in by_session.items()} or None, *unfinished)
 
 
-def _unfinished(
-    tx: Tx, workspace_id: int
-) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int | str]], dict[str, dict[str, int | str]]]:
+def _unfinished(tx: Tx, workspace_id: int) -> tuple[dict[str, OpenJobs], dict[str, OpenJobs], dict[str, OpenJobs]]:
     """Return the open promised, failing and model-deferred work, by kind."""
     deferred = func.coalesce(jobs.c.error.startswith(DEFERRED_PREFIX), False).label("deferred")
     counts = (func.count().label("waiting"), func.max(jobs.c.attempts).label("tries"))
@@ -383,11 +415,11 @@ def _unfinished(
     own = (jobs.c.workspace_id == workspace_id, text(OPEN_JOB), jobs.c.kind.in_(PROMISED))
     query = select(jobs.c.kind, deferred, *counts, *errors).where(*own)
     rows = tx.execute(query.group_by(jobs.c.kind, deferred).order_by(jobs.c.kind)).all()
-    promised = {row.kind: {"waiting": row.waiting, "tries": row.tries} for row in rows if row.kind not in TRACKED}
+    promised = {row.kind: OpenJobs(row.waiting, row.tries) for row in rows if row.kind not in TRACKED}
     failed = [row for row in rows if row.kind in TRACKED and row.failed]
     failing, waiting = (
         {
-            row.kind: {"waiting": row.failed, "tries": row.tries, "reason": row.reason.removeprefix(DEFERRED_PREFIX)}
+            row.kind: OpenJobs(row.failed, row.tries, row.reason.removeprefix(DEFERRED_PREFIX))
             for row in failed
             if bool(row.deferred) == is_deferred
         }

@@ -26,8 +26,7 @@ from hermes.memory_server.db.tables import (
     sessions,
 )
 from hermes.memory_server.engine.conclusions import drop_conclusions, ensure_collection, mark_collection_changed
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION
-from hermes.memory_server.engine.removal import runs
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, runs
 from hermes.memory_server.engine.truth import find_tombstone_time
 
 SAME_STAY = cast(memberships.c.session_id, Text) + "@" + cast(memberships.c.joined_at, Text)

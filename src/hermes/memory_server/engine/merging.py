@@ -24,6 +24,7 @@ from hermes.memory_server.db.tables import (
 )
 from hermes.memory_server.engine.cards import keep_card
 from hermes.memory_server.engine.departures import READ_ALL_AGAIN, begin_generation, note_departed
+from hermes.memory_server.engine.job_kinds import PeerMergeJob
 from hermes.memory_server.engine.jobs import add_job, replace_peer
 from hermes.memory_server.engine.merge_moves import (
     about,
@@ -163,7 +164,7 @@ def _pair(tx: Tx, workspace: str, name: str, into: str) -> tuple[Record, Record]
 
 
 def _queue(tx: Tx, workspace_id: int, public_id: str, at: int) -> None:
-    add_job(tx, "merge_peers", f"merge:{workspace_id}", at, workspace_id, {"merge": public_id})
+    add_job(tx, PeerMergeJob(public_id), f"merge:{workspace_id}", at, workspace_id)
 
 
 def _set_state(tx: Tx, merge_id: int, state: str) -> None:

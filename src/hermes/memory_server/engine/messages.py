@@ -31,6 +31,7 @@ from hermes.memory_server.db.text_index import SearchArea
 from hermes.memory_server.embedder import Embedder, split_pieces, to_blob
 from hermes.memory_server.engine.answers import KeyedRequest
 from hermes.memory_server.engine.filters import Field, build_filter
+from hermes.memory_server.engine.job_kinds import DerivationJob, SummaryJob, SummaryLength
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.members import add_authors
 from hermes.memory_server.engine.narrowing import narrow
@@ -110,9 +111,8 @@ def queue_reasoning(
             unit = f"representation:{session.workspace_id}:{session.id}:{author}"
             whose: dict[str, Any] = {"session_id": session.id, "sender_id": author, "observers": observers}
             for start in range(0, len(wanted), MESSAGES_PER_JOB):
-                # A worker of an earlier version reads the observers here; ours asks the table.
-                payload = {"messages": wanted[start : start + MESSAGES_PER_JOB], "observers": observers}
-                add_job(tx, "representation", unit, at, session.workspace_id, payload, **whose)
+                part = DerivationJob(wanted[start : start + MESSAGES_PER_JOB])
+                add_job(tx, part, unit, at, session.workspace_id, **whose)
     _queue_summaries(tx, session, workspace, count, sum(len(given) for given in new.values()), at)
 
 
@@ -135,12 +135,12 @@ def _queue_summaries(tx: Tx, session: Record, workspace: str, count: int, added:
     settings = resolve(workspace, session.configuration)
     if not settings.summaries:
         return
-    for kind, every in (("short", settings.short_every), ("long", settings.long_every)):
+    spans: dict[SummaryLength, int] = {"short": settings.short_every, "long": settings.long_every}
+    for length, every in spans.items():
         due = count // every * every
         if due > count - added:
             unit = f"summary:{session.workspace_id}:{session.id}"
-            payload = {"kind": kind, "seq": due}
-            add_job(tx, "summary", unit, at, session.workspace_id, payload, session_id=session.id)
+            add_job(tx, SummaryJob(length, due), unit, at, session.workspace_id, session_id=session.id)
 
 
 COLUMNS = (

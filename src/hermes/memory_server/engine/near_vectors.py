@@ -19,6 +19,7 @@ from hermes.memory_server.db.scheduling import check_reading
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import OPEN_JOB, conclusion_messages, conclusions, jobs
 from hermes.memory_server.embedder import Vector
+from hermes.memory_server.engine.job_kinds import IndexingJob
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.memory_index import OutlineRows, Positions, signs_of
 from hermes.memory_server.engine.truth import LIVE
@@ -51,7 +52,7 @@ def queue_indexing(tx: Tx, scope: VectorScope, at: int) -> None:
     if index is None or index.covers(tx, scope):
         return
     if tx.execute(select(jobs.c.id).where(jobs.c.unit == unit, text(OPEN_JOB)).limit(1)).first() is None:
-        add_job(tx, "index", unit, at, 0, {"kind": scope.kind, "id": scope.id})
+        add_job(tx, IndexingJob(scope.kind, scope.id), unit, at, 0)
 
 
 class StoredSigns:

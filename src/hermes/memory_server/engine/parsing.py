@@ -12,15 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from hermes.memory_server import faults, limits
-from hermes.memory_server.engine.files import read_file
-from hermes.memory_server.engine.parser import TOO_HEAVY, missing_limits
+from hermes.memory_server.engine.files import TOO_HEAVY, missing_limits, read_file
 from hermes.memory_server.faults import Invalid, TooMany
 from hermes.memory_server.threads import compute
 
 log = logging.getLogger(__name__)
 MAX_INLINE_JSON_BYTES = 200_000
 """Larger JSON files are parsed in a process; smaller ones take less time than starting it."""
-PROGRAM = "hermes.memory_server.engine.parser"
+PROGRAM = "hermes.memory_server.engine.files"
 
 
 class Parsers:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from itertools import groupby
 from operator import attrgetter
 
-from sqlalchemy import delete, or_, select, text, update
+from sqlalchemy import delete, or_, select, update
 
 from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.tables import (
-    OPEN_JOB,
     cards,
     collections,
     conclusions,
-    jobs,
     memberships,
     merge_rows,
     merges,
@@ -24,13 +21,13 @@ from hermes.memory_server.db.tables import (
     summaries,
 )
 from hermes.memory_server.engine.answers import forget_peer_answers
-from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, drop_jobs, purge_conclusions
+from hermes.memory_server.engine.deletion import ROWS_PER_TRANSACTION, purge_conclusions, remove_messages
 from hermes.memory_server.engine.departures import begin_generation
-from hermes.memory_server.engine.jobs import add_job, drop_observer
+from hermes.memory_server.engine.job_kinds import PeerDeletionJob
+from hermes.memory_server.engine.jobs import add_job, forget_peer
 from hermes.memory_server.engine.merging import refuse_under_way
 from hermes.memory_server.engine.messages import requeue_summaries
 from hermes.memory_server.engine.peers import DELETED_PEER, get_peer
-from hermes.memory_server.engine.removal import remove_messages
 from hermes.memory_server.engine.tidying import queue_tidying
 from hermes.memory_server.engine.truth import drop_tombstones
 from hermes.memory_server.engine.workspaces import lock_workspace
@@ -49,7 +46,7 @@ def delete_peer(tx: Tx, workspace: str, name: str, at: int) -> None:
         raise Conflict(f"{name} was merged into {peer.name}; undo that merge first, or delete {peer.name}")
     refuse_under_way(tx, place.id, (peer.id,))
     _leave_sessions(tx, peer, at)
-    _drop_work(tx, peer)
+    forget_peer(tx, place.id, peer.id)
     forget_peer_answers(tx, place.id, name)
     _drop_merges(tx, place.id, peer.id, at)
     freed = {"name": f"{name}/{peer.uid}", "kind": DELETED_PEER, "metadata": "{}", "configuration": "{}"}
@@ -71,7 +68,7 @@ def _drop_merges(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
 
 
 def _queue(tx: Tx, workspace_id: int, peer_id: int, at: int) -> None:
-    add_job(tx, "delete_peer", f"deletion:{workspace_id}", at, workspace_id, {"peer": peer_id})
+    add_job(tx, PeerDeletionJob(peer_id), f"deletion:{workspace_id}", at, workspace_id)
 
 
 def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
@@ -84,19 +81,6 @@ def _leave_sessions(tx: Tx, peer: Record, at: int) -> None:
     tx.execute(delete(memberships).where(memberships.c.peer_id == peer.id))
     for row in affected:
         requeue_summaries(tx, row, at)
-
-
-def _drop_work(tx: Tx, peer: Record) -> None:
-    """Delete the open jobs that would derive conclusions from the peer, by it or about it."""
-    drop_jobs(tx, (jobs.c.workspace_id == peer.workspace_id, jobs.c.sender_id == peer.id))
-    drop_observer(tx, peer.id)
-    dreams = select(jobs.c.id, jobs.c.payload).where(
-        jobs.c.workspace_id == peer.workspace_id, jobs.c.kind == "dream", text(f"jobs.{OPEN_JOB}")
-    )
-    for row in tx.execute(dreams).all():
-        about = json.loads(row.payload)
-        if peer.id in (about["observer"], about["observed"]):
-            drop_jobs(tx, (jobs.c.id == row.id,))
 
 
 def purge_peer(tx: Tx, workspace_id: int, peer_id: int, at: int) -> bool:

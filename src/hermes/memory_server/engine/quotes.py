@@ -3,6 +3,10 @@ sentence is dropped if it cites none, cites a line that does not exist, or conta
 have.
 
 Lines are data: each is a single line, and nothing in it can close the block around it.
+
+Selection of sessions whose words may be sent to a model that must not receive guests' words. Every message of such a
+session is marked as the owner's in its metadata. The client that writes a message sets the mark; unmarked messages are
+not sent.
 """
 
 from __future__ import annotations
@@ -13,14 +17,18 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
+from sqlalchemy import not_, or_, select
+
 from hermes.llm.tokens import estimate_tokens
 from hermes.memory_server import times
 from hermes.memory_server.db.database import Record, Tx
+from hermes.memory_server.db.statements import in_parts
+from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
 from hermes.memory_server.engine.sentences import read_message
-from hermes.memory_server.model.own_words import own_sessions
 from hermes.ranking.personal import holds_secret
 from hermes.ranking.relative_times import resolve, write_out
+from hermes.types import OWN_MARK
 
 LineKind = Literal["said", "concluded", "noted"]
 MAX_LINE_CHARS = 600
@@ -244,3 +252,18 @@ class SentenceFilter:
             return ""
         before, self._between = self._between, " "
         return before + bare
+
+
+MARKED = or_(*(messages.c.metadata.contains(f'"{OWN_MARK}":{space}true', autoescape=True) for space in ("", " ")))
+"""Metadata is JSON text, in which quotes inside strings are escaped, so no text can imitate the mark."""
+
+
+def own_sessions(tx: Tx, session_ids: Iterable[int]) -> set[int]:
+    """Return the sessions among these that have messages, all of them marked."""
+    own: set[int] = set()
+    for part in in_parts(sorted(set(session_ids))):
+        inside = messages.c.session_id.in_(part)
+        held = tx.execute(select(messages.c.session_id).where(inside).distinct()).scalars()
+        unmarked = tx.execute(select(messages.c.session_id).where(inside, not_(MARKED)).distinct()).scalars()
+        own |= set(held) - set(unmarked)
+    return own

@@ -38,6 +38,7 @@ from hermes.memory_server.engine.conclusions import mark_collection_changed, tri
 from hermes.memory_server.engine.departures import READ_ALL_AGAIN, begin_generation, note_departed
 from hermes.memory_server.engine.derive import Statement, embed_statements, read_statements, remember
 from hermes.memory_server.engine.dreams import REREAD, find_reports, report_changes, undo_report
+from hermes.memory_server.engine.job_kinds import RereadingJob
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.sentences import is_kept, message_traits, read_message
 from hermes.memory_server.engine.standing_kinds import standing_kind
@@ -277,9 +278,9 @@ def begin_rereading(tx: Tx, workspace: str, at: int) -> None:
     if newest is None:
         return
     upsert(tx, meta, ("name",), {"name": f"{MESSAGES}{place.id}", "value": f"0:{newest}"})
-    waiting = select(jobs.c.id).where(jobs.c.kind == "reread", jobs.c.state.in_(("pending", "running")))
+    waiting = select(jobs.c.id).where(jobs.c.kind == RereadingJob.kind, jobs.c.state.in_(("pending", "running")))
     if tx.execute(waiting.limit(1)).first() is None:
-        add_job(tx, "reread", "reread", at, 0, {})
+        add_job(tx, RereadingJob(), RereadingJob.kind, at, 0)
 
 
 def undo_part(tx: Tx, workspace: str, at: int) -> bool:

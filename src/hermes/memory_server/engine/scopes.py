@@ -17,6 +17,7 @@ from hermes.memory_server.engine.conclusions import (
     message_ids,
     remove_conclusions,
 )
+from hermes.memory_server.engine.job_kinds import ScopeJob
 from hermes.memory_server.engine.jobs import add_job, drop_observer
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.peers import COLUMNS as PEER_COLUMNS
@@ -77,8 +78,8 @@ def add_sessions(tx: Tx, workspace: str, scope: Record, names: Iterable[str], at
         tx.execute(insert(scope_sessions).values(state="completed" if fresh else "pending", copied=0, **values))
         if not fresh:
             unit = f"scope:{scope.id}:{session.id}"
-            payload = {"scope": scope.id, "session": session.id}
-            add_job(tx, "scope", unit, at, session.workspace_id, payload, session_id=session.id)
+            filling = ScopeJob(scope.id, session.id)
+            add_job(tx, filling, unit, at, session.workspace_id, session_id=session.id)
 
 
 def remove_session(tx: Tx, workspace: str, scope_name: str, name: str, at: int) -> None:
@@ -120,9 +121,9 @@ def read_status(tx: Tx, workspace: str, name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def copy_conclusions(tx: Tx, workspace_id: int, payload: JsonMap, at: int) -> None:
+def copy_conclusions(tx: Tx, workspace_id: int, filling: ScopeJob, at: int) -> None:
     """Copy to a scope the conclusions that peers hold about themselves from a session that was added to it."""
-    scope, session = payload["scope"], payload["session"]
+    scope, session = filling.scope, filling.session
     pair = (scope_sessions.c.scope_id == scope, scope_sessions.c.session_id == session)
     state = select(scope_sessions.c.state).where(*pair).with_for_update(key_share=True)
     if tx.execute(state).scalar_one_or_none() != "pending":

@@ -12,13 +12,13 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from hermes.memory_server import limits
 from hermes.memory_server.db.database import Record, Tx
-from hermes.memory_server.db.tables import grants, sign_ins
+from hermes.memory_server.db.sign_in_tables import grants, sign_ins
 from hermes.memory_server.engine.grants import (
     MICROSECONDS_PER_SECOND,
     ROWS_PER_CLEANUP,
@@ -44,7 +44,6 @@ EXPIRED_KEPT_SECONDS = 3600
 INTERVAL_SECONDS, SLOW_DOWN_SECONDS, MAX_INTERVAL_SECONDS = 5, 5, 60
 POLL_GRACE_MICROSECONDS = MICROSECONDS_PER_SECOND
 """A poll that is early by less than this counts as on time, because of network jitter."""
-Decision = Literal["allowed", "denied"]
 
 
 class BrowserRequest(NamedTuple):

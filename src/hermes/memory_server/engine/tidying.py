@@ -5,19 +5,17 @@ index, from the beginning ── index, part by part ── log
 
 from __future__ import annotations
 
-import json
-
 from sqlalchemy import select, text
 
-from hermes.memory_server.db.database import Database, JsonMap, Tx
+from hermes.memory_server.db.database import Database, Tx
 from hermes.memory_server.db.dialects import text_index
 from hermes.memory_server.db.tables import OPEN_JOB, jobs
+from hermes.memory_server.engine.job_kinds import TidyingJob, write_payload
 from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.memory_indexes import clean_memory_indexes
 
-TIDY = "tidy"
-BEGIN, GO_ON = {"begin": True}, {"begin": False}
-LOG = {"begin": False, "log": True}
+TIDY = TidyingJob.kind
+BEGIN, GO_ON, LOG = TidyingJob(), TidyingJob(begin=False), TidyingJob(begin=False, log=True)
 
 
 def queue_tidying(tx: Tx, at: int) -> None:
@@ -30,28 +28,27 @@ def queue_log_tidying(tx: Tx, at: int) -> None:
     _queue(tx, LOG, at)
 
 
-def _queue(tx: Tx, payload: JsonMap, at: int) -> None:
+def _queue(tx: Tx, what: TidyingJob, at: int) -> None:
     # A running job may have missed the newest deletion.
     waiting = select(jobs.c.id).where(
-        jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.state == "pending", jobs.c.payload == json.dumps(payload)
+        jobs.c.unit == TIDY, text(OPEN_JOB), jobs.c.state == "pending", jobs.c.payload == write_payload(what)
     )
     if tx.execute(waiting.limit(1)).first() is None:
-        add_job(tx, "tidy", TIDY, at, 0, payload)
+        add_job(tx, what, TIDY, at, 0)
 
 
-async def tidy_files(database: Database, payload: JsonMap) -> None:
+async def tidy_files(database: Database, what: TidyingJob) -> None:
     """Tidy the files beside the tables."""
-    if payload.get("log", False):
+    if what.log:
         await database.empty_log()
-    elif payload.get("begin", True):
+    elif what.begin:
         await clean_memory_indexes(database)
         await database.index_vectors(None)
 
 
-def tidy_index(tx: Tx, payload: JsonMap, at: int) -> None:
+def tidy_index(tx: Tx, what: TidyingJob, at: int) -> None:
     """Tidy a part of the text index, and queue the next step."""
-    if payload.get("log", False):
+    if what.log:
         return
-    # Jobs of earlier versions have another payload; beginning again is always safe.
-    is_more = text_index(tx).tidy(tx, begin=payload.get("begin", True))
-    add_job(tx, "tidy", TIDY, at, 0, GO_ON if is_more else LOG)
+    is_more = text_index(tx).tidy(tx, begin=what.begin)
+    add_job(tx, GO_ON if is_more else LOG, TIDY, at, 0)

@@ -30,7 +30,8 @@ from hermes.memory_server.db.database import JsonMap, Record, Tx
 from hermes.memory_server.db.statements import PreparedStatement
 from hermes.memory_server.db.tables import OPEN_JOB, jobs, webhooks, workspaces
 from hermes.memory_server.engine.answers import forget_webhook_answers
-from hermes.memory_server.engine.jobs import TRACKED, add_job
+from hermes.memory_server.engine.job_kinds import TRACKED, WebhookJob
+from hermes.memory_server.engine.jobs import add_job
 from hermes.memory_server.engine.paging import Paged, PageRequest, fetch_page
 from hermes.memory_server.engine.workspaces import get_workspace, lock_workspace
 from hermes.memory_server.faults import Conflict, Missing
@@ -237,7 +238,7 @@ def announce(tx: Tx, workspace_id: int, event: str, data: JsonMap, at: int) -> N
     body = {"type": event, "data": dict(data), "timestamp": times.to_wire(at)}
     urls = select(webhooks.c.url).where(webhooks.c.workspace_id == workspace_id)
     for url in tx.execute(urls).scalars().all():
-        add_job(tx, "webhook", f"webhook:{workspace_id}:{url}", at, workspace_id, {"url": url, "body": body})
+        add_job(tx, WebhookJob(url, body), f"webhook:{workspace_id}:{url}", at, workspace_id)
 
 
 def announce_empty_queue(tx: Tx, workspace_id: int, queue_type: str, at: int) -> None:

@@ -25,8 +25,9 @@ from hermes.memory_server.embedder import Embedder
 from hermes.memory_server.engine import jobs as queue
 from hermes.memory_server.engine.answers import forget_answers
 from hermes.memory_server.engine.dreams import find_due_dreams, queue_dreams
+from hermes.memory_server.engine.job_handlers import HANDLERS, JobHandler, JobTools
+from hermes.memory_server.engine.job_kinds import TRACKED
 from hermes.memory_server.engine.jobs import Job
-from hermes.memory_server.engine.kinds import KINDS, JobHandler, JobTools
 from hermes.memory_server.engine.merging import forget_merges
 from hermes.memory_server.engine.webhooks import WebhookDelivery, announce_empty_queue
 from hermes.memory_server.model.answer import ModelWaiting
@@ -70,7 +71,7 @@ class JobWorker:
         delivery: WebhookDelivery | None = None,
         models: ModelDoor | None = None,
         dreams: bool = False,
-        kinds: Mapping[str, JobHandler[Any]] = KINDS,
+        kinds: Mapping[str, JobHandler[Any, Any]] = HANDLERS,
     ) -> None:
         self.database = database
         self.outcomes: Counter[tuple[str, str]] = Counter()
@@ -179,7 +180,7 @@ class JobWorker:
             doing.add_done_callback(self._leave)
         return bool(claimed)
 
-    def _claim(self, tx: Tx, places: Mapping[str, int]) -> list[Job]:
+    def _claim(self, tx: Tx, places: Mapping[str, int]) -> list[Job[Any]]:
         at = self._now()
         return [job for name, room in places.items() for job in queue.claim_jobs(tx, self.owner, name, at, room)]
 
@@ -187,9 +188,9 @@ class JobWorker:
         del self._taken[doing]
         self._news.set()
 
-    async def _do_in_turn(self, job: Job) -> None:
+    async def _do_in_turn(self, job: Job[Any]) -> None:
         """Run a job, and then the jobs of its kind that follow it."""
-        following: Job | None = job
+        following: Job[Any] | None = job
         rest_share = self._kinds[job.kind].rest_share
         while following is not None and not self._stopped:
             began = time.monotonic()
@@ -200,7 +201,7 @@ class JobWorker:
         if following is not None:
             await self._give_back(following)
 
-    async def _do(self, job: Job) -> Job | None:
+    async def _do(self, job: Job[Any]) -> Job[Any] | None:
         """Run both halves of a job under its lease. Return the next job of its kind, claimed in the same commit."""
         kind = self._kinds[job.kind]
         preparing: asyncio.Task[Any] = asyncio.create_task(kind.prepare(self._tools, job))
@@ -229,7 +230,7 @@ class JobWorker:
             keeping.cancel()
         return None
 
-    async def _keep(self, job: Job, preparing: asyncio.Task[Any]) -> None:
+    async def _keep(self, job: Job[Any], preparing: asyncio.Task[Any]) -> None:
         """Renew the lease while the job runs, and cancel preparing if the lease is lost."""
         while True:
             await self._clock.sleep(RENEW_INTERVAL_SECONDS)
@@ -242,18 +243,18 @@ class JobWorker:
                 preparing.cancel()
                 return
 
-    def _commit(self, tx: Tx, job: Job, prepared: Any) -> Job | None:
+    def _commit(self, tx: Tx, job: Job[Any], prepared: Any) -> Job[Any] | None:
         """Apply the job's effect and finish it in one transaction, which also claims the next job of its kind."""
         at = self._now()
         if not queue.finish_job(tx, job, at):
             raise LeaseLostError
         if self._kinds[job.kind].commit(tx, job, prepared, at):
             queue.keep_place(tx, job)
-        if job.kind in queue.TRACKED:
+        if job.kind in TRACKED:
             announce_empty_queue(tx, job.workspace_id, job.kind, at)
         return queue.claim_job(tx, self.owner, job.kind, at)
 
-    async def _fail(self, job: Job, error: Exception) -> None:
+    async def _fail(self, job: Job[Any], error: Exception) -> None:
         # The error may quote messages: keep one line, cut short.
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[: queue.MAX_REASON_CHARS]
         is_soon_over = (
@@ -264,15 +265,15 @@ class JobWorker:
         log.log(level, "memory worker: job %s (%s) failed: %s", job.id, job.kind, reason)
         await self._record(job, lambda tx: queue.fail_job(tx, job, reason, self._now()))
 
-    async def _wait(self, job: Job, waiting: ModelWaiting) -> None:
+    async def _wait(self, job: Job[Any], waiting: ModelWaiting) -> None:
         """Let a job wait for a model; the model's own log gives the reason, once."""
         self.outcomes[job.kind, "waiting"] += 1
         await self._record(job, lambda tx: queue.defer_job(tx, job, str(waiting), waiting.retry_seconds, self._now()))
 
-    async def _give_back(self, job: Job) -> None:
+    async def _give_back(self, job: Job[Any]) -> None:
         await self._record(job, lambda tx: queue.release_job(tx, job))
 
-    async def _record(self, job: Job, run: Callable[[Tx], None]) -> None:
+    async def _record(self, job: Job[Any], run: Callable[[Tx], None]) -> None:
         """Store the outcome of a job. If that fails, the lease expires and the job is claimed again."""
         try:
             await self.database.write(run)
