@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from hermes.ranking.personal import find_name, find_topic, holds_secret, is_general
-from hermes.ranking.traits import find_small_talk, is_question, only_asks
+from hermes.ranking.personal import find_name, find_topic, is_general
+from hermes.ranking.traits import find_small_talk, holds_secret, is_question, only_asks
+
+SOURCE = Path(__file__).parents[2] / "src/hermes"
 
 
 @pytest.mark.contract("10.5")
@@ -124,3 +129,9 @@ def test_secrets_are_known_by_their_names() -> None:
     said = ["The wifi password is x", "my PIN is 4711", "Das Passwort lautet x", "La contraseña es x", "密码是x"]
     assert all(map(holds_secret, said))
     assert not any(map(holds_secret, ["I pinned the note to the wall", "We passed the exam", "My key opens the door"]))
+
+
+def test_words_of_small_talk_are_listed_in_one_module() -> None:
+    listing = re.compile(r"\b(?:danke|gracias|merci)\b|谢谢")
+    found = [path.name for path in SOURCE.rglob("*.py") if listing.search(path.read_text(encoding="utf-8"))]
+    assert found == ["traits.py"]

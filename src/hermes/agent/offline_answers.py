@@ -13,10 +13,11 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from hermes.agent.offline import Inquiry, OfflineModel
-from hermes.ranking.personal import Topic, find_name, find_topic, holds_secret, states
+from hermes.ranking.personal import Topic, find_name, find_topic, states
 from hermes.ranking.relative_times import resolve, write_out
 from hermes.ranking.traits import (
     find_small_talk,
+    holds_secret,
     is_question,
     is_request,
     only_asks,

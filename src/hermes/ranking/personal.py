@@ -173,14 +173,6 @@ GENERAL = frozenset(
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
 GENERAL_CHINESE = re.compile(r"我是谁|(?:知道|了解|记得|关于)我|(?:这个|该)(?:人|用户)")
-SECRET = re.compile(
-    r"(?i)\bpass(?:word|code|phrase)s?\b|\bpasswd\b|\b(?:my|the|a|card|sim|bank|phone) pin\b|\bpin(?: code| is|:)"
-    r"|\b(?:api|secret|access|private)[ _-]?(?:key|token)s?\b|\btokens? (?:is|:)|\bsk-[\w-]{8,}|\b(?:account|iban"
-    r"|card|routing|social security|passport) (?:number|no\b)|\biban\b|\bcvv\b|\bssn\b|\b(?:safe|lock|locker|alarm"
-    r"|door|gate|garage|entry) (?:code|combination)\b|\bpassw(?:ort|örter)\b|\bkennw[oö]rt|\bgeheimzahl\b|\b(?:konto"
-    r"|karten)nummer\b|\bcontraseñas?\b|\bclave\b|\bnúmero de cuenta\b|\bmots? de passe\b|\bcode (?:secret|pin)\b"
-    r"|\bnuméro de (?:compte|carte)\b|密码|口令|账号|卡号"
-)
 
 
 @lru_cache(maxsize=MAX_CACHED_TEXTS)
@@ -265,8 +257,3 @@ def _is_reported(text: str, place: int) -> bool:
     """Return True if the sentence up to a position says that reported speech follows."""
     begin = max(text.rfind(end, 0, place) for end in ".!?。！？\n") + 1
     return REPORTED.search(text, begin, place) is not None
-
-
-def holds_secret(text: str) -> bool:
-    """Return True if a text mentions a password, a PIN, a token or an account number."""
-    return SECRET.search(text) is not None

@@ -2,7 +2,9 @@
 
 Classification of utterances by rules: questions, requests, small talk, and other text, which can be remembered.
 
-In English, German, Spanish, French and Chinese. The agent host and the memory server share these rules.
+In English, German, Spanish, French and Chinese. These are the only word lists for this. They are for the agent host,
+which loads no word vectors, and for searches, which classify whole messages by the hundred. Everything else is
+classified by the memory server's reader (`memory_server.engine.sentences`).
 """
 
 from __future__ import annotations
@@ -120,6 +122,15 @@ FORGET = re.compile(
     r"|lösche?\b|olvida\b|borra\b|oublie\b|efface\b|忘[记了掉]|删除)",
     re.IGNORECASE,
 )
+SECRET = re.compile(
+    r"(?i)\bpass(?:word|code|phrase)s?\b|\bpasswd\b|\b(?:my|the|a|card|sim|bank|phone) pin\b|\bpin(?: code| is|:)"
+    r"|\b(?:api|secret|access|private)[ _-]?(?:key|token)s?\b|\btokens? (?:is|:)|\bsk-[\w-]{8,}|\b(?:account|iban"
+    r"|card|routing|social security|passport) (?:number|no\b)|\biban\b|\bcvv\b|\bssn\b|\b(?:safe|lock|locker|alarm"
+    r"|door|gate|garage|entry) (?:code|combination)\b|\bpassw(?:ort|örter)\b|\bkennw[oö]rt|\bgeheimzahl\b|\b(?:konto"
+    r"|karten)nummer\b|\bcontraseñas?\b|\bclave\b|\bnúmero de cuenta\b|\bmots? de passe\b|\bcode (?:secret|pin)\b"
+    r"|\bnuméro de (?:compte|carte)\b|密码|口令|账号|卡号"
+)
+"""Words for secrets. The memory server reads sentences instead; the host must not load what that takes."""
 GREETINGS = frozenset(
     """
     hi hello hey hiya howdy hallo hoi servus moin hola salut bonjour bonsoir coucou morning afternoon evening day good
@@ -185,6 +196,11 @@ def is_request(text: str) -> bool:
 def wants_forgetting(text: str) -> bool:
     """Return True if a text asks to forget something."""
     return FORGET.match(text.strip()) is not None
+
+
+def holds_secret(text: str) -> bool:
+    """Return True if a text mentions a password, a PIN, a token or an account number."""
+    return SECRET.search(text) is not None
 
 
 def find_small_talk(text: str) -> SmallTalk | None:

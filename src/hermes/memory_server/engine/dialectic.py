@@ -18,12 +18,13 @@ from hermes.memory_server.embedder import SearchQuestion
 from hermes.memory_server.engine.cards import read_card
 from hermes.memory_server.engine.recall import ConclusionChoice, View, choose, query_views
 from hermes.memory_server.engine.search import find_hits, is_answered
+from hermes.memory_server.engine.sentences import is_secret
 from hermes.memory_server.engine.standing import find_standing
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import without_names
 from hermes.memory_server.faults import Invalid
 from hermes.ranking.admission import MAX_LINES_READ
-from hermes.ranking.personal import find_topic, holds_secret, is_general
+from hermes.ranking.personal import find_topic, is_general
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD
 from hermes.ranking.traits import only_asks
 from hermes.ranking.words import split_speaker
@@ -80,7 +81,7 @@ def answer(
     if asks_for_all(tx, place.workspace_id, question.text):
         card = read_cards(tx, views)
         held = _once(
-            row for row in find_general_conclusions(tx, index, views, question, width) if not holds_secret(row.content)
+            row for row in find_general_conclusions(tx, index, views, question, width) if not is_secret(row.content)
         )
         if card or held:
             return PeerAnswer(_write(HEAD, card, held[: 2 * width], ()), held[: 2 * width], (), card)
@@ -170,7 +171,7 @@ def read_cards(tx: Tx, views: Sequence[View]) -> list[str]:
     """
     open_views = [view for view in views[:MAX_VIEWS] if view.sessions is None]
     lines = (line for view in open_views for line in read_card(tx, view.observer, view.observed) or ())
-    return [line for line in dict.fromkeys(lines) if not holds_secret(line)]
+    return [line for line in dict.fromkeys(lines) if not is_secret(line)]
 
 
 def _write(

@@ -25,8 +25,7 @@ from hermes.memory_server.db.database import Record, Tx
 from hermes.memory_server.db.statements import in_parts
 from hermes.memory_server.db.tables import messages
 from hermes.memory_server.engine.sentence_kinds import MARKED_KINDS
-from hermes.memory_server.engine.sentences import read_message
-from hermes.ranking.personal import holds_secret
+from hermes.memory_server.engine.sentences import is_secret, read_message
 from hermes.ranking.relative_times import resolve, write_out
 from hermes.types import OWN_MARK
 
@@ -103,7 +102,7 @@ def quote_rows(conclusions: Iterable[Record], messages: Iterable[Record]) -> lis
     """
     allowed = [row for row in messages if not any(said.kind in MARKED_KINDS for said in read_message(row.content))]
     found = [*map(quote_conclusion, conclusions), *map(quote_message, allowed)]
-    return [quote for quote in found if not holds_secret(quote.words)]
+    return [quote for quote in found if not is_secret(quote.words)]
 
 
 def keep_own(tx: Tx, quotes: Sequence[SourceLine], *, is_of_one: bool) -> list[SourceLine]:

@@ -31,11 +31,11 @@ from hermes.memory_server.engine.quotes import (
     quote_rows,
 )
 from hermes.memory_server.engine.reading import FOLLOWING, LISTING, SEARCHING, TOOLS, MemoryReader
+from hermes.memory_server.engine.sentences import is_secret
 from hermes.memory_server.faults import Invalid
 from hermes.memory_server.model.answer import ModelAnswer
 from hermes.memory_server.model.form import ChatMessages
 from hermes.memory_server.model.memory_model import MemoryModel
-from hermes.ranking.personal import holds_secret
 from hermes.types import Json, ToolCall, ToolSpec
 
 QUESTION_SHARE, TOOLS_SHARE = 0.25, 0.15
@@ -162,7 +162,7 @@ class Reasoner:
 
     def _is_secret(self) -> bool:
         """Return True if the question asks for a secret. No model gets secrets, so it is answered without one."""
-        return any(holds_secret(row.content) for row in (*self._offline.conclusions, *self._offline.messages))
+        return any(is_secret(row.content) for row in (*self._offline.conclusions, *self._offline.messages))
 
     async def _prefetch(self, orders: str, tools: Sequence[ToolSpec] = (), schema: Json = None) -> ChatMessages:
         """Return the messages for the model: instructions, the nearest lines, and the question. Empty without lines."""

@@ -55,7 +55,7 @@ MAX_TOKENS = 60
 """The number of tokens of a sentence that are read."""
 MAX_DISTANCE_TOKENS = 4
 """The largest distance of two words that are read as a pair."""
-MAX_STEM_CHARS, MIN_STEM_CHARS = 9, 3
+MAX_STEM_CHARS, MIN_STEM_CHARS = 14, 3
 MAX_PHRASE_CHARS = 4
 """The number of East Asian characters in a word."""
 MIN_SPELLED_DIGITS = 3
@@ -63,7 +63,7 @@ MIN_SPELLED_DIGITS = 3
 SECRET_WORDS, WISH_WORDS = frozenset(("credential", "number_of")), frozenset(("memory", "forget", "private", "unsaid"))
 SECRET_MARKS = ("@value", "@as credential", "@credential then word", *(f"@{name} is" for name in sorted(SECRET_WORDS)))
 WISH_MARKS, DENIED_MARKS = (
-    ("@forget", "@private", "@unsaid", "@leave away", "@once this", "@not trace"),
+    ("@forget", "@private", "@unsaid", "@leave away", "@once this", "@not trace", "@not appear"),
     ("@not", "@away", "@once"),
 )
 WISH_PAIRS = tuple(frozenset(mark[1:].split()) for mark in WISH_MARKS if " " in mark)
@@ -183,9 +183,11 @@ def may_hold_wish(classes: frozenset[str]) -> bool:
 
 def can_be_wish(marks: Sequence[str]) -> bool:
     """Return True if a sentence with these marks may ask that something is not remembered: it is about forgetting or
-    secrecy, or it negates remembering.
+    secrecy, or it negates remembering or a trace.
     """
-    is_denied = "@memory" in marks and any(mark in DENIED_MARKS for mark in marks)
+    is_denied = ("@memory" in marks and any(mark in DENIED_MARKS for mark in marks)) or (
+        "@trace" in marks and "@not" in marks
+    )
     return is_denied or any(mark in WISH_MARKS for mark in marks)
 
 
