@@ -22,6 +22,10 @@ from hermes.errors import HermesError, MemoryServerError
 START_LOCK_TIMEOUT_SECONDS = 30.0
 """How long to wait for an ending server to release the folder."""
 LOCK_RETRY_SECONDS = 0.5
+SWITCH_SECONDS = 0.001
+"""Interval at which Python switches threads: short, so that long computations do not delay requests."""
+M_ARENA_MAX_CODE = -8
+"""glibc's mallopt parameter for the number of heaps."""
 
 
 def main(home: str, folder: str) -> int:
@@ -53,16 +57,6 @@ def serve(place: Place) -> int:
     )
 
 
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
-
-
-SWITCH_SECONDS = 0.001
-"""Interval at which Python switches threads: short, so that long computations do not delay requests."""
-M_ARENA_MAX_CODE = -8
-"""glibc's mallopt parameter for the number of heaps."""
-
-
 def set_up_process() -> None:
     """Configure the process: few threads, one heap, short thread switches, and no garbage collection until
     `end_loading`."""
@@ -79,3 +73,7 @@ def end_loading() -> None:
     """Exclude everything loaded so far from garbage collection, and turn it on: a start and a request cost less."""
     gc.freeze()
     gc.enable()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))
