@@ -41,7 +41,7 @@ MAX_READ_WORDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of value: the patterns of a question that asks for it, and of a text that has it."""
 
     name: str
@@ -49,12 +49,12 @@ class Kind:
     held: re.Pattern[str]
 
 
-def _kind(name: str, asked: str, held: str) -> Kind:
-    return Kind(name, re.compile(asked, re.IGNORECASE), re.compile(held, re.IGNORECASE))
+def _kind(name: str, asked: str, held: str) -> ValueKind:
+    return ValueKind(name, re.compile(asked, re.IGNORECASE), re.compile(held, re.IGNORECASE))
 
 
 KINDS = (
-    Kind(
+    ValueKind(
         "part of a name",
         re.compile(
             r"\b(?:sur|last |first |middle |maiden |family |nick)name|\b(?:nach|vor|mädchen|spitz)name|apellido"
@@ -205,7 +205,7 @@ PLAIN = frozenset(
 
 
 @lru_cache(MAX_CACHED_QUESTIONS)
-def find_kind(question: str) -> Kind | None:
+def find_kind(question: str) -> ValueKind | None:
     """Return the kind of value that a question asks for, of those with a form of their own."""
     return next((kind for kind in KINDS if kind.asked.search(question)), None)
 
