@@ -98,8 +98,8 @@ def ending(served: Served, *, expected: str | None = None) -> Iterator[Served]:
         complaints = stop(served)
         sys.stderr.write(complaints)
         raise
-    complaints = [line for line in stop(served).splitlines() if expected is None or expected not in line]
-    assert not complaints, "\n".join(complaints)
+    lines = [line for line in stop(served).splitlines() if expected is None or expected not in line]
+    assert not lines, "\n".join(lines)
 
 
 @contextmanager
