@@ -51,3 +51,8 @@ def test_a_request_counts_text_tool_calls_attachments_and_schemas() -> None:
         == MESSAGE_OVERHEAD_TOKENS + 1 + 1 + 10
     )
     assert estimate_request([], [ToolSpec("read", "Reads.", {"type": "object"})]) > 20
+
+
+def test_a_tool_with_half_a_surrogate_is_estimated_like_others() -> None:
+    plain, odd = (estimate_request((), (ToolSpec("find", f"Finds {word}.", {}),)) for word in ("it", "\ud800t"))
+    assert 0 <= odd - plain <= 2

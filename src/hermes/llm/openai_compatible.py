@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -200,9 +201,6 @@ def _check_whole(assembler: Assembler, endpoint: Endpoint) -> None:
 REFUSAL_STATUSES = frozenset({400, 422})
 """The statuses with which an endpoint may reject a request's fields."""
 
-ORJSON_MIN_MESSAGES = 100
-"""Requests with fewer messages do not load orjson."""
-
 
 class Dialect(Struct, frozen=True):
     """The optional fields of a request's body that an endpoint supports."""
@@ -221,11 +219,8 @@ class Dialect(Struct, frozen=True):
             body["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:
             body[self.limit_field] = request.max_tokens
-        if len(request.messages) >= ORJSON_MIN_MESSAGES:
-            import orjson  # the same bytes in a tenth of the time
-
-            with suppress(TypeError):  # orjson writes no lone surrogates and no numbers above 64 bits
-                return orjson.dumps(body)
+        with suppress(UnicodeEncodeError):  # a lone surrogate
+            return msgspec.json.encode(body)  # in a tenth of the time of `json`
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
     def after_refusal(self, request: ModelRequest, message: str) -> Dialect | None:

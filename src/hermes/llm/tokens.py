@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from hermes.llm.model import tool_to_wire
 from hermes.types import Json, LiveView, Message, ToolSpec
 
@@ -37,8 +39,18 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_request(messages: Iterable[dict[str, Json]], tools: Sequence[ToolSpec] = ()) -> int:
     """Return about how many tokens a request has, including role markers and tool schemas."""
-    schemas = sum(estimate_tokens(json.dumps(tool_to_wire(tool), ensure_ascii=False)) for tool in tools)
-    return schemas + sum(MESSAGE_OVERHEAD_TOKENS + _estimate_object(message) for message in messages)
+    return sum(map(_schema_tokens, tools)) + sum(
+        MESSAGE_OVERHEAD_TOKENS + _estimate_object(message) for message in messages
+    )
+
+
+def _schema_tokens(tool: ToolSpec) -> int:
+    wire = tool_to_wire(tool)
+    try:
+        text = msgspec.json.encode(wire).decode()
+    except UnicodeEncodeError:  # a lone surrogate
+        text = json.dumps(wire)
+    return estimate_tokens(text)
 
 
 def message_tokens(message: Message) -> int:
