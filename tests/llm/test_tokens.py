@@ -55,4 +55,4 @@ def test_a_request_counts_text_tool_calls_attachments_and_schemas() -> None:
 
 def test_a_tool_with_half_a_surrogate_is_estimated_like_others() -> None:
     plain, odd = (estimate_request((), (ToolSpec("find", f"Finds {word}.", {}),)) for word in ("it", "\ud800t"))
-    assert 0 <= odd - plain <= 2
+    assert 0 <= odd - plain <= 5
