@@ -1,19 +1,21 @@
 """Scores which questions memory admits not to know: `python -m bench.admission FOLDER [--plain]`.
 
 FOLDER holds LoCoMo files (`locomo*.json`; category 5 has no answer) and files in the form of BEAM (`beam*.json`, kind
-`abstention`). To these come the ten lives of `told_lives.txt` in five languages, each with questions that have an
-answer (`?`) and questions near to what was told that have none (`!`), questions of other conversations under the names
+`abstention`). To these come the lives of `told_lives.txt` in five languages, each with questions that have an answer
+(`?`) and questions near to what was told that have none (`!`), once more without capitals; the three lives of
+`bench.life` with their questions and those of `near_questions.jsonl`; questions of other conversations under the names
 of this one, and questions that nobody spoke of. The regression of `hermes.ranking.admission` is fitted on all
-conversations but one, for each, and judged on that one. The two lives of `bench.life`, with their questions and those
-of `near_questions.jsonl`, are judged only; nothing is fitted to them. Prints the share that is refused, by the least
-likelihood, and the numbers for the source; the curve goes beside the results.
-With `--plain` it does without finer vectors, which take half an hour for BEAM on two processors.
+conversations but one, for each, and judged on that one. Prints the share that is refused, by the least likelihood, the
+likelihood that refuses 8 % of LoCoMo's questions with an answer, and the numbers for `COEFFICIENTS` and `BIAS_WEIGHT`
+of `hermes.ranking.admission`; the curve goes beside the results.
+The long texts of BEAM are judged without finer vectors, which would take half an hour; with `--plain` all are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -48,27 +50,33 @@ ANSWERED = {
     "LoCoMo": True,
     "BEAM": True,
     "told": True,
+    "small": True,
     "life": True,
     "LoCoMo, no answer": False,
     "BEAM, no answer": False,
     "told, no answer": False,
+    "small, no answer": False,
     "life, no answer": False,
     "of another talk": False,
     "never spoken of": False,
 }
 WEIGHTS = {
-    "never spoken of": 0.3, "of another talk": 0.3, "told": 1.5, "told, no answer": 2.0, "BEAM": 0.5,
-    "BEAM, no answer": 1.5, "life": 0.0, "life, no answer": 0.0,
+    "never spoken of": 0.8, "of another talk": 0.3, "told": 1.5, "told, no answer": 5.0, "small": 0.75,
+    "small, no answer": 2.5, "life": 1.0, "life, no answer": 3.75, "BEAM": 0.5, "BEAM, no answer": 1.5,
 }  # fmt: skip
-"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance. Those of the lives
-count nothing, so that others judge them.
+"""Weights of questions other than 1: some kinds are many and easy, or have an answer by chance. Those of the lives that
+have no answer count more, so that more of them are refused; LoCoMo's names of people make up for it.
 """
 TOLD = Path(__file__).with_name("told_lives.txt")
 DAYS_BETWEEN, MESSAGES_PER_SESSION = 6, 6
-LIVES = ("life", "life_plain")
+LIVES = ("life", "life_plain", "life_tuner")
+SMALL = "small-"
+"""The name of a told life that is written without capitals begins with this."""
+WITHOUT_CAPITALS = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+MAX_REFUSED = 0.08
 SHARE_OF_OTHERS = 3
 """Every so many of the questions of another conversation is asked."""
-ROUNDS, RIDGE = 50, 1.0
+ROUNDS, RIDGE = 50, 30.0
 Numbers = NDArray[np.float64]
 
 
@@ -133,7 +141,11 @@ def read_told() -> Iterator[Conversation]:
             }
             for place, text in enumerate(said)
         ]
-        yield Conversation(f"told-{name}", turns, [(text, mark == "?") for mark, text in lines if mark in "?!"])
+        questions = [(text, mark == "?") for mark, text in lines if mark in "?!"]
+        yield Conversation(f"told-{name}", turns, questions)
+        if not WITHOUT_CAPITALS.search(part):
+            small = [{**turn, "text": turn["text"].lower()} for turn in turns]
+            yield Conversation(f"{SMALL}{name}", small, questions)
 
 
 def fill(client: httpx.Client, one: Conversation) -> None:
@@ -192,7 +204,7 @@ def judge(rows: Numbers, asked: Sequence[Asked]) -> Numbers:
     """Return the likelihood of each question by a regression that has not seen its conversation."""
     wanted = np.array([float(ANSWERED[one.kind]) for one in asked])
     weights = _weights(asked)
-    talks = np.array([one.conversation for one in asked])
+    talks = np.array([one.conversation.replace(SMALL, "told-") for one in asked])
     likely = np.zeros(len(asked))
     for talk in sorted(set(talks)):
         own = talks == talk
@@ -201,18 +213,28 @@ def judge(rows: Numbers, asked: Sequence[Asked]) -> Numbers:
     return likely
 
 
-def show(likely: Numbers, asked: Sequence[Asked]) -> None:
-    """Print and draw which share of each kind is refused."""
-    kinds = np.array([one.kind for one in asked])
+def show(likely: Numbers, asked: Sequence[Asked], name: str) -> None:
+    """Print and draw which share of each kind is refused, and print the likelihood that refuses a set share of LoCoMo
+    and what it means for each life.
+    """
+    kinds, talks = (np.array([getattr(one, of) for one in asked]) for of in ("kind", "conversation"))
     limits = sorted({*(step / 50 for step in range(5, 36)), KNOWN_THRESHOLD})
-    refused = {kind: [float((likely[kinds == kind] < least).mean()) for least in limits] for kind in ANSWERED}
-    print("  least likely   " + "   ".join(ANSWERED))  # noqa: T201 - this is the output
+    shown = [kind for kind in ANSWERED if (kinds == kind).any()]
+    refused = {kind: [float((likely[kinds == kind] < least).mean()) for least in limits] for kind in shown}
+    print("  least likely   " + "   ".join(shown))  # noqa: T201 - this is the output
     for place, least in enumerate(limits):
-        shares = "   ".join(f"{refused[kind][place]:>{len(kind)}.3f}" for kind in ANSWERED)
+        shares = "   ".join(f"{refused[kind][place]:>{len(kind)}.3f}" for kind in shown)
         print(f"  {least:.2f}           {shares}{'   ← in force' if least == KNOWN_THRESHOLD else ''}")  # noqa: T201
     RESULTS.mkdir(exist_ok=True)
-    curves = {kind: list(zip(limits, refused[kind], strict=True)) for kind in ANSWERED}
-    draw_lines(RESULTS / "admission.svg", "Share refused, by the least likelihood", curves)
+    curves = {kind: list(zip(limits, refused[kind], strict=True)) for kind in shown}
+    draw_lines(
+        RESULTS / f"admission_{name}.svg", f"Share refused, by the least likelihood, {name} finer vectors", curves
+    )
+    least = float(np.quantile(likely[kinds == "LoCoMo"], MAX_REFUSED)) if (kinds == "LoCoMo").any() else KNOWN_THRESHOLD
+    print(f"  {MAX_REFUSED:.0%} of LoCoMo is refused below {least:.3f}; in force, refused with and without an answer:")  # noqa: T201
+    for talk in LIVES:
+        of = [likely[(talks == talk) & (kinds == kind)] < KNOWN_THRESHOLD for kind in ("life", "life, no answer")]
+        print("    " + talk, *(f"{some.sum()} of {len(some)}" for some in of))  # noqa: T201
 
 
 def list_questions(talks: Sequence[Conversation]) -> Iterator[Asked]:
@@ -230,6 +252,9 @@ def list_questions(talks: Sequence[Conversation]) -> Iterator[Asked]:
                 for theirs, ours in names:
                     text = text.replace(theirs, ours)  # noqa: PLW2901
                 yield Asked(talk.name, "of another talk", text)
+
+
+def list_life_questions() -> Iterator[Asked]:
     near = life.read("near_questions.jsonl")
     for name in LIVES:
         told = [*life.read(f"{name}_questions.jsonl"), *(one for one in near if one["life"] == name)]
@@ -242,28 +267,40 @@ def _people(talk: Conversation) -> list[str]:
     return [*dict.fromkeys(turn["speaker"] for turn in talk.turns)]
 
 
-def run(folder: Path, *, plain: bool) -> None:
-    talks = list(read_conversations(folder))
-    if not talks:
-        sys.exit(f"{folder} holds no conversations: see the first lines of bench/admission.py")
-    talks += read_told()
+def gather(talks: Sequence[Conversation], *, finer: bool, lives: bool) -> list[tuple[Asked, AnswerFeatures]]:
+    """Tell a server these conversations, and the lives, and return their questions with the features of the search."""
     with tempfile.TemporaryDirectory() as data:
         process, url, _ = serve(data)
         try:
             with httpx.Client(base_url=url, timeout=60) as client:
                 for talk in talks:
                     fill(client, talk)
-            for name in LIVES:
+            for name in LIVES if lives else ():
                 life.tell(Honcho(base_url=url, workspace_id=name, api_key="none"), name)
-            if not plain:
+            if finer:
                 life.wait_until_finer(url)
         finally:
             process.terminate()
             process.wait()
-        found = asyncio.run(look(Path(data), [*list_questions(talks)], None if plain else MiniLm()))
+        asked = [*list_questions(talks), *(list_life_questions() if lives else ())]
+        return asyncio.run(look(Path(data), asked, MiniLm() if finer else None))
+
+
+def run(folder: Path, *, plain: bool) -> None:
+    talks = list(read_conversations(folder))
+    if not talks:
+        sys.exit(f"{folder} holds no conversations: see the first lines of bench/admission.py")
+    long = [talk for talk in talks if talk.name.startswith("BEAM")]
+    short = [*(talk for talk in talks if talk not in long), *read_told()]
+    found = [*gather(short, finer=not plain, lives=True), *gather(long, finer=False, lives=False)]
     kept = [one for one, _ in found]
     rows = np.array([astuple(features) for _, features in found])
-    show(judge(rows, kept), kept)
+    likely = judge(rows, kept)
+    has_finer = np.array([features.finer > 0 for _, features in found])
+    for name, part in (("with", has_finer), ("without", ~has_finer)):
+        if part.any():
+            print(f"  {name} finer vectors, {part.sum()} searches")  # noqa: T201 - this is the output
+            show(likely[part], [one for one, is_in in zip(kept, part, strict=True) if is_in], name)
     coefficients, bias = fit(rows, np.array([float(ANSWERED[one.kind]) for one in kept]), _weights(kept))
     names = [field.name for field in fields(AnswerFeatures)]
     values = ", ".join(f"{name}={value:.3f}" for name, value in zip(names, coefficients, strict=True))

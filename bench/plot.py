@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-COLOURS = ("#9aa5b1", "#1f6feb", "#2da44e", "#bf8700", "#cf222e", "#8250df", "#d4a72c", "#57606a")
+COLOURS = (
+    "#9aa5b1", "#1f6feb", "#2da44e", "#bf8700", "#cf222e", "#8250df", "#d4a72c", "#57606a", "#0b7285", "#e8590c",
+    "#5c940d", "#212529",
+)  # fmt: skip
 BAR, GAP, HEIGHT, LEFT, TOP = 22, 26, 220, 50, 40
 
 

@@ -7,8 +7,10 @@ is none of these: then every text may hold the value.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from hermes.ranking.dates import asks_when
 from hermes.ranking.successors import ASKS_NAME, ASKS_NUMBER, holds_wanted
@@ -37,6 +39,8 @@ NAMING = re.compile(
 NEAR_WORDS = 4
 """The greatest distance in words between a person's or a thing's name and the word that says who or what it is."""
 WORD = re.compile(r"[\w'’&-]+")
+CAPITAL = re.compile(r"[A-ZÀ-Þ][\w’']*\w{2}")
+MAX_SMALL_SHARE = 0.34
 MAX_READ_WORDS = 120
 
 
@@ -123,7 +127,8 @@ KINDS = (
         "birthday",
         r"\b(?:when|what)\b.{1,40}\bbirthday|\bwann\b.{1,40}geburtstag|\bcuándo\b.{1,40}cumple"
         r"|\bquand\b.{1,40}anniversaire|生日",
-        r"\bbirthday|\bborn\b|\bturn(?:s|ed|ing)\b|geburtstag|geboren|\bcumpl|\bnac[ií]|\banniversaire"
+        r"\bbirthday|\bborn\b|\bturn(?:s|ed|ing)\b|\b[1-9]0th\b|(?:['’]s|\bis) \d{1,2} on\b|geburtstag|geboren"
+        r"|\bcumpl|\bnac[ií]|\banniversaire"
         r"|\bnée?\b|生日|出生",
     ),
     _kind(
@@ -173,8 +178,12 @@ NAMED_THING = re.compile(
 )
 ASKS_WHO = re.compile(
     r"^\W*(?:who(?: is|['’]s| was| are)|wer (?:ist|war)|quién es|qui est) (?!\w+ing\b)|\bnames?\b|\bcalled\b"
-    r"|\bheiß(?:t|en)\b|\bse llaman?\b|s['’]appell",
+    r"|\bheiß(?:t|en)\b|\bse llaman?\b|s['’]appell|叫什么|名字",
     re.IGNORECASE,
+)
+WHO_IS_NAMED = re.compile(
+    r"^\W*(?:[Ww]ho(?: is|['’]s| was)|[Ww]er (?:ist|war)|[Qq]uién es|[Qq]ui est) [A-ZÀ-Þ][\w'’-]+"
+    r"(?: [A-ZÀ-Þ][\w'’-]+)*\W*$"
 )
 ASKS_WHERE = re.compile(r"^\W*(?:where|wo|woher|wohin|dónde|où)\b", re.IGNORECASE)
 PLACE = re.compile(
@@ -186,7 +195,8 @@ PLACE = re.compile(
     r"|\babroad\b|[在去到从]"
 )
 
-
+SMALL_PLACE = re.compile(PLACE.pattern.replace("[A-ZÀ-Þ0-9]", r"\w"))
+"""The same for texts without capitals."""
 SENTENCE_BEGIN = re.compile(r"(?:^|[.!?:] )$")
 LINKS = frozenset(
     "is was are the a my our new named called mr mrs dr frau herr ist heißt es est acting again now will be".split()  # noqa: SIM905
@@ -210,26 +220,88 @@ def find_kind(question: str) -> ValueKind | None:
     return next((kind for kind in KINDS if kind.asked.search(question)), None)
 
 
+@lru_cache(MAX_CACHED_QUESTIONS)
 def asks_value(question: str) -> bool:
     """Return True if a question asks for a value of a kind that has a recognisable form."""
     patterns = (ASKS_NUMBER, ASKS_NAME, ASKS_WHO, ASKS_WHERE, NAMED_THING)
     return find_kind(question) is not None or asks_when(question) or any(one.search(question) for one in patterns)
 
 
-def holds_value(question: str, text: str) -> bool:
-    """Return False if a question asks for a value of a known kind and the text has none."""
+def asks_thing(question: str) -> bool:
+    """Return True if a question asks for the name of something: of a school, a bank, a brand."""
+    return find_kind(question) is None and _find_wanted(question).thing
+
+
+class _Wanted(NamedTuple):
+    """What a question asks for beside the kinds: several may be true."""
+
+    number: bool
+    who: bool
+    """True for the name of a person or thing."""
+    is_named: bool
+    """True if it asks who somebody is whom it names: any text about them may tell."""
+    where: bool
+    thing: bool
+
+
+@lru_cache(MAX_CACHED_QUESTIONS)
+def _find_wanted(question: str) -> _Wanted:
+    is_named = WHO_IS_NAMED.match(question) is not None
+    number, where, thing = (one.search(question) is not None for one in (ASKS_NUMBER, ASKS_WHERE, NAMED_THING))
+    return _Wanted(number, not is_named and ASKS_WHO.search(question) is not None, is_named, where, thing)
+
+
+def writes_small(texts: Sequence[str]) -> bool:
+    """Return True if hardly any of these texts has a capital ("just moved to leeds"): any of them may hold a name."""
+    return sum(CAPITAL.search(text) is not None for text in texts) <= MAX_SMALL_SHARE * len(texts)
+
+
+def holds_value(question: str, text: str, *, is_small: bool = False) -> bool:
+    """Return False if a question asks for a value of a known kind and the text has none. `is_small` tells that its
+    writer uses no capitals.
+    """
+    is_small = is_small and CAPITAL.search(text) is None
     kind = find_kind(question)
     if kind is not None:
         return kind.held.search(text) is not None
-    if ASKS_NUMBER.search(question):
+    wanted = _find_wanted(question)
+    if wanted.number:
         return NUMBER.search(text) is not None
-    if ASKS_WHO.search(question):
-        return _names_one(question, text)
-    if ASKS_WHERE.search(question) and PLACE.search(text) is None:
+    if wanted.who:
+        return _names_one(question, text, is_small=is_small)
+    if wanted.where and (SMALL_PLACE if is_small else PLACE).search(text) is None:
         return False
-    if NAMED_THING.search(question):
+    if wanted.is_named or (is_small and not asks_when(question)):
+        return True
+    if wanted.thing:
         return _has_new_name(question, text)
     return holds_wanted(question, text)
+
+
+def find_value_places(question: str, text: str, *, is_small: bool = False) -> list[int] | None:
+    """Return where a text has values of the kind that a question asks for; None if they may be anywhere."""
+    is_small = is_small and CAPITAL.search(text) is None
+    kind = find_kind(question)
+    if kind is not None:
+        return _find_places(kind.held, text)
+    wanted = _find_wanted(question)
+    if wanted.number:
+        return _find_places(NUMBER, text)
+    if wanted.who and not (is_small and NAMING.search(text) is None):
+        return [*_find_new_names(question, text), *_find_places(NAMING, text)]
+    if wanted.thing and not is_small:
+        return _find_new_names(question, text)
+    return _find_places(SMALL_PLACE if is_small else PLACE, text) if wanted.where else None
+
+
+def _find_places(pattern: re.Pattern[str], text: str) -> list[int]:
+    return [found.start() for found in pattern.finditer(text)]
+
+
+def _find_new_names(question: str, text: str) -> list[int]:
+    said = question.lower()
+    found = ((one.start(), _bare(one[0])) for one in NAME.finditer(text))
+    return [place for place, name in found if name not in PLAIN and name not in said]
 
 
 def _has_new_name(question: str, text: str) -> bool:
@@ -245,7 +317,7 @@ def _has_new_name(question: str, text: str) -> bool:
     )
 
 
-def _names_one(question: str, text: str) -> bool:
+def _names_one(question: str, text: str, *, is_small: bool) -> bool:
     """Return True if a text tells a name: with a word for naming, or next to a word of the question that is no name
     itself, if there is one.
     """
@@ -255,6 +327,8 @@ def _names_one(question: str, text: str) -> bool:
     common = {_bare(word) for word in WORD.findall(question) if word[0].islower()} - PLAIN
     words = WORD.findall(text)[:MAX_READ_WORDS]
     bare = [_bare(word) for word in words]
+    if is_small:
+        return not (common or asked).isdisjoint(bare)
     named = [NAME.match(word) is not None and low not in asked | PLAIN for word, low in zip(words, bare, strict=True)]
     for at, low in enumerate(bare):
         if low not in (common or asked):
