@@ -69,6 +69,10 @@ FINER = Weights(
 """The weights with the second embedder. It counts more than word vectors, and evidence that only stands in for meaning
 (the subject of the session, a preceding question) counts less.
 """
+UNNAMED_FACTOR = 1.4
+"""How many times more the second embedder counts for a question that names no peer: who is meant is then part of its
+meaning. Chosen on the lives; LoCoMo's questions name a peer.
+"""
 ESSAY_SHARE = 0.6
 """The share of `FINER` weights for long messages, with `WEIGHTS` for the rest: one vector says little about a long
 text. Chosen on seven conversations of BEAM; those of LoCoMo and the lives have short messages.
@@ -153,7 +157,7 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     return total
 
 
-def score_finer(found: Evidence, best: Wholes, close: Floats) -> Floats:
+def score_finer(found: Evidence, best: Wholes, close: Floats, *, names_one: bool = True) -> Floats:
     """Return the scores with the second embedder's closeness `close` of the candidates `best`. A candidate without a
     vector (NaN) counts as average. If too many lack one, the second embedder is not used.
     """
@@ -161,7 +165,10 @@ def score_finer(found: Evidence, best: Wholes, close: Floats) -> Floats:
     if not seen.any() or seen.mean() < MIN_FINER_SHARE:
         return score(found)
     usual = float(np.median(found.length[best]))
-    return score(with_finer(found, best, close), _blend(min(1.0, max(ESSAY_SHARE, MIN_ESSAY_WORDS / max(usual, 1.0)))))
+    weights = _blend(min(1.0, max(ESSAY_SHARE, MIN_ESSAY_WORDS / max(usual, 1.0))))
+    if not names_one:
+        weights = replace(weights, finer=UNNAMED_FACTOR * weights.finer)
+    return score(with_finer(found, best, close), weights)
 
 
 def _blend(share: float) -> Weights:
