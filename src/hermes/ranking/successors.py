@@ -21,10 +21,12 @@ from hermes.ranking.traits import NAMES_TIME, only_asks, traits_of
 MAX_COMPARED = 10
 """The number of first statements that are compared."""
 MAX_CHANGES = 3
-MAX_WORDS = 20
+MAX_WORDS = 26
 """A longer text makes several statements, so its vector says little about one of them."""
 MIN_CLOSENESS, MIN_CLOSENESS_UNCHANGED = 0.5, 0.7
 """The smallest closeness of two statements, with and without a word of change in the later one."""
+MIN_FORMER_CLOSENESS, FORMER_THRESHOLD = 0.4, 0.9
+"""The limits for a question for what was before: its first statement is mostly the newer one."""
 SUCCESSOR_THRESHOLD, NEARNESS_WEIGHT, CHANGE_WEIGHT = 1.05, 0.5, 0.25
 """A later statement is a successor if their closeness, plus these weights times its nearness to the question and the
 presence of a word of change, reaches the threshold. Chosen on the life of `bench/life_plain.jsonl`; on LoCoMo one
@@ -95,14 +97,15 @@ def _find_other(question: str, asked: Floats, found: Sequence[SaidStatement], *,
     if not found or (first := found[0]).direction is None or not _is_short(first.text):
         return None
     near = max(float(first.direction @ asked), 1e-3)
-    best, place = SUCCESSOR_THRESHOLD, None
+    best, place = FORMER_THRESHOLD if is_former else SUCCESSOR_THRESHOLD, None
     for at, one in enumerate(found[1:], 1):
         older, newer = (one, first) if is_former else (first, one)
         is_other = one.speaker == first.speaker and newer.said_at > older.said_at
         if not is_other or one.direction is None or not _is_short(one.text) or only_asks(one.text):
             continue
         alike, changed = float(first.direction @ one.direction), is_change(newer.text)
-        if alike < (MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED) or not holds_wanted(question, one.text):
+        least = MIN_FORMER_CLOSENESS if is_former else MIN_CLOSENESS if changed else MIN_CLOSENESS_UNCHANGED
+        if alike < least or not holds_wanted(question, one.text):
             continue
         likely = (
             alike + NEARNESS_WEIGHT * min(float(one.direction @ asked) / near, MAX_NEARNESS) + CHANGE_WEIGHT * changed

@@ -131,8 +131,10 @@ def query_views(
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
             if question.finer is not None:
                 once = _put_successors_first(question.text, question.finer, once, finer)
-            rows = find_conclusions(tx, [row.id for row in once[:top_k]])
-            return put_newer_first(tx, rows, seen, is_former=asks_former(question.text))[:top_k]
+            is_former = asks_former(question.text)
+            read_count = max(top_k, MAX_COMPARED) if is_former else top_k
+            rows = find_conclusions(tx, [row.id for row in once[:read_count]])
+            return put_newer_first(tx, rows, seen, is_former=is_former)[:top_k]
         most *= 4  # many are equal
 
 
