@@ -1,11 +1,12 @@
 """Measures recall of a year-long life, sent as messages through the SDK: `python -m bench.life [NAME] [--show]`.
 
 `NAME.jsonl` has what one person said, with times; `NAME_questions.jsonl` has questions with the words that an answer
-holds, those that are outdated, and none for what was never said. Three lives ship: the questions of `life` avoid the
-words of its messages, those of `life_plain` and of `life_tuner`, by another author, are put as people put them. Each
-question goes to the conclusions, to the search in messages, and to `chat`: how often does the first line hold the
-answer, how often only what is outdated, and how often is it admitted that nothing is known? `--show` prints each
-question with what came first.
+holds, those that are outdated, and none for what was never said. Four lives ship: the questions of `life` avoid the
+words of its messages, those of `life_plain` are put as people put them, and so are those of `life_tuner` and `life_researcher`,
+whose author knew no rule. `life_researcher` is for its counts alone: do not read it, nor show its questions. Each question goes
+to the conclusions, to the search in messages, and to `chat`: how often does the first line hold the answer, how often
+only what is outdated, and how often is it admitted that nothing is known? `--show` prints each question with what came
+first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from honcho import Honcho
 from bench.memory_server import serve, wait_until_learnt
 
 FOLDER = Path(__file__).parent
-PEOPLE = {"life": "lindy", "life_plain": "dana", "life_tuner": "des"}
+PEOPLE = {"life": "lindy", "life_plain": "dana", "life_tuner": "des", "life_researcher": "imogen"}
 BATCH_SIZE = 50
 COUNT_SECONDS = 11.0
 ADMITTED = "was not told the answer"

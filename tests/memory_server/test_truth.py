@@ -305,6 +305,14 @@ def test_an_edited_conclusion_is_compared_anew(http: httpx.Client) -> None:
     assert by_text(http, "I live in Lisbon.")["superseded_by"] == second["id"]
 
 
+def test_question_for_what_was_before_gets_the_older_one_first(http: httpx.Client) -> None:
+    tell(http, LISBON, PORTO)
+    asked = "Where did I live before I moved to Porto?"
+    assert query(http, asked, 1) == [LISBON]
+    found = http.post("/search", json={"query": asked, "limit": 2}).json()
+    assert [one["content"] for one in found] == [LISBON, PORTO]
+
+
 def test_messages_are_found_with_the_newer_value_first(http: httpx.Client) -> None:
     tell(http, "We keep 4 chickens in the garden.", "The chickens in our garden are now 7.")
     found = http.post("/search", json={"query": "How many chickens are in our garden?", "limit": 1}).json()

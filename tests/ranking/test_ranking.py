@@ -166,6 +166,14 @@ def test_finer_embedder_counts_less_where_messages_are_essays() -> None:
     assert margins[0] > margins[1] > margins[2] > 0
 
 
+def test_finer_embedder_counts_more_where_nobody_is_named_unless_messages_are_essays() -> None:
+    best, close = np.arange(2), np.array([0.0, 0.6])
+    for words, is_more in ((10, True), (400, False)):
+        found = replace(plain(2), length=np.full(2, words))
+        named, unnamed = (score_finer(found, best, close, names_one=names_one)[1] for names_one in (True, False))
+        assert (unnamed > named) == is_more
+
+
 def test_finer_embedder_that_has_seen_too_few_of_the_best_changes_nothing() -> None:
     found = replace(plain(4), meaning=np.array([0.1, 0.4, 0.2, 0.3]))
     best = np.arange(4)

@@ -49,6 +49,23 @@ def test_question_for_what_was_so_keeps_the_order(question: str) -> None:
     assert put_successors_first(question, ASKED, found) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who was our vet before Dr. Abrams?",
+        "Who was our vet originally?",
+        "Wer war früher unser Tierarzt?",
+        "¿Quién era antes nuestro veterinario?",
+        "Qui était notre vétérinaire avant ?",
+        "我们以前的兽医是谁?",
+    ],
+)
+def test_question_for_what_was_before_gets_the_earlier_one_first(question: str) -> None:
+    found = said("Our vet is Dr. Simmons.", "The new vet is Dr. Abrams.")[::-1]
+    assert put_successors_first(question, ASKED, found) == [1, 0]
+    assert put_successors_first(question, ASKED, found[::-1]) == [0, 1]
+
+
 def test_what_another_says_an_earlier_one_and_a_question_go_not_first() -> None:
     texts = ("Our vet is Dr. Simmons.", "The new vet is Dr. Abrams.")
     assert put_successors_first("Who is our vet?", ASKED, said(*texts, speakers=("ann", "bob"))) == [0, 1]

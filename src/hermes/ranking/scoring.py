@@ -69,6 +69,10 @@ FINER = Weights(
 """The weights with the second embedder. It counts more than word vectors, and evidence that only stands in for meaning
 (the subject of the session, a preceding question) counts less.
 """
+UNNAMED_EXTRA = 0.4
+"""How much more the second embedder counts, among short messages, for a question that names no peer: who is meant is
+then part of its meaning. Chosen on three lives and `bench/told_lives.txt`; LoCoMo's questions name a peer.
+"""
 ESSAY_SHARE = 0.6
 """The share of `FINER` weights for long messages, with `WEIGHTS` for the rest: one vector says little about a long
 text. Chosen on seven conversations of BEAM; those of LoCoMo and the lives have short messages.
@@ -153,15 +157,21 @@ def score(found: Evidence, weights: Weights = WEIGHTS) -> Floats:
     return total
 
 
-def score_finer(found: Evidence, best: Wholes, close: Floats) -> Floats:
+def score_finer(found: Evidence, best: Wholes, close: Floats, *, names_one: bool = True) -> Floats:
     """Return the scores with the second embedder's closeness `close` of the candidates `best`. A candidate without a
-    vector (NaN) counts as average. If too many lack one, the second embedder is not used.
+    vector (NaN) counts as average. If too many lack one, the second embedder is not used. `names_one` tells that the
+    question names a peer.
     """
     seen = ~np.isnan(close)
     if not seen.any() or seen.mean() < MIN_FINER_SHARE:
         return score(found)
     usual = float(np.median(found.length[best]))
-    return score(with_finer(found, best, close), _blend(min(1.0, max(ESSAY_SHARE, MIN_ESSAY_WORDS / max(usual, 1.0)))))
+    share = min(1.0, max(ESSAY_SHARE, MIN_ESSAY_WORDS / max(usual, 1.0)))
+    weights = _blend(share)
+    if not names_one:
+        short = (share - ESSAY_SHARE) / (1 - ESSAY_SHARE)
+        weights = replace(weights, finer=weights.finer * (1 + UNNAMED_EXTRA * short))
+    return score(with_finer(found, best, close), weights)
 
 
 def _blend(share: float) -> Weights:

@@ -264,8 +264,11 @@ def closeness(tx: Tx, workspace_id: int, finer: Finer, ids: Sequence[int]) -> Fl
     return np.array([best.get(message, np.nan) for message in ids], dtype=np.float32)
 
 
-def refined(tx: Tx, workspace_id: int, found: Candidates, scores: Floats, finer: Finer) -> Floats:
-    """Return the scores, adjusted by the second embedder's vectors of the best candidates where there are any."""
+def refined(tx: Tx, workspace_id: int, found: Candidates, scores: Floats, finer: Finer, *, names_one: bool) -> Floats:
+    """Return the scores, adjusted by the second embedder's vectors of the best candidates where there are any.
+
+    `names_one` tells that the question names a peer.
+    """
     best = np.argsort(-scores)[:MAX_REFINED_CANDIDATES]
     close = closeness(tx, workspace_id, finer, found.ids[best].tolist())
-    return score_finer(found.evidence, best, close)
+    return score_finer(found.evidence, best, close, names_one=names_one)

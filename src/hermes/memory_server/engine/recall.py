@@ -21,20 +21,20 @@ from hermes.memory_server.engine.truth import contradictions
 from hermes.memory_server.engine.vectors import VectorIndex
 from hermes.memory_server.engine.words import SearchWords, understand
 from hermes.ranking.admission import lacks_value
-from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.successors import MAX_COMPARED, SaidStatement, asks_former, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL
 from hermes.ranking.words import share_held
 
 DEFAULT_MAX_CONCLUSIONS = 100
 MAX_CHAIN = 5
 """The number of conclusions in a chain of supersessions that are followed."""
-MAX_CANDIDATES, MAX_FINER_CANDIDATES = 20, 60
+MAX_CANDIDATES, MAX_FINER_CANDIDATES = 20, 120
 """The number of closest conclusions that are ranked by their words; the second with the second embedder."""
-FINER_WEIGHT = 0.6
+FINER_WEIGHT = 0.75
 """The weight of the second embedder's closeness, relative to words and word vectors, for conclusions whose message has
 such a vector.
 """
-LACKING_VALUE_WEIGHT = 0.1
+LACKING_VALUE_WEIGHT = 0.15
 """How much lower a conclusion is ranked that lacks a value of the kind that the question asks for."""
 OWNER = PreparedStatement(select(peers.c.workspace_id).where(peers.c.id == bindparam("id")))
 HEADINGS = (
@@ -131,8 +131,10 @@ def query_views(
         if len(once) >= top_k or len(once) == len(best) or len(hits) < most:
             if question.finer is not None:
                 once = _put_successors_first(question.text, question.finer, once, finer)
-            rows = find_conclusions(tx, [row.id for row in once[:top_k]])
-            return put_newer_first(tx, rows, seen)[:top_k]
+            is_former = asks_former(question.text)
+            read_count = max(top_k, MAX_COMPARED) if is_former else top_k
+            rows = find_conclusions(tx, [row.id for row in once[:read_count]])
+            return put_newer_first(tx, rows, seen, is_former=is_former)[:top_k]
         most *= 4  # many are equal
 
 
@@ -194,9 +196,12 @@ def _drop_repeated(rows: Sequence[Record]) -> list[Record]:
     return list(once.values())
 
 
-def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -> list[Record]:
+def put_newer_first(
+    tx: Tx, rows: Sequence[Record], views: Mapping[int, View], *, is_former: bool = False
+) -> list[Record]:
     """Put the conclusion that superseded another before it, and the other side of a contradiction after it, even if
-    these are not among the rows. `views` has the view through which each row is visible, by id.
+    these are not among the rows. `views` has the view through which each row is visible, by id. If what was before is
+    asked for (`is_former`), the older one goes first, of those that are among the rows.
     """
     known = {row.id: row for row in rows}
     others = contradictions(tx, list(known))
@@ -208,7 +213,8 @@ def put_newer_first(tx: Tx, rows: Sequence[Record], views: Mapping[int, View]) -
             if found is None or found in chain or not _is_within(found, row, view):
                 break
             chain.append(found)
-        for each in reversed(chain):
+        replaced = [one for one in rows if one.superseded_by == row.id]
+        for each in [*replaced, *chain] if is_former else reversed(chain):
             ordered.setdefault(each.id, each)
         for other in find_conclusions(tx, others.get(row.id, ())):
             if _is_within(other, row, view):

@@ -42,7 +42,7 @@ from hermes.ranking.admission import (
 from hermes.ranking.changes import SaidText, count_looked_at, put_newer_first
 from hermes.ranking.personal import find_topic, fits_statement, states
 from hermes.ranking.scoring import RELEVANCE_THRESHOLD, Floats, certainty, score
-from hermes.ranking.successors import MAX_COMPARED, SaidStatement, put_successors_first
+from hermes.ranking.successors import MAX_COMPARED, SaidStatement, asks_former, put_successors_first
 from hermes.ranking.traits import CONFIDENTIAL, is_question, is_request, only_asks
 from hermes.ranking.words import split_speaker, split_words, telling_words
 
@@ -168,7 +168,9 @@ def _put_successors_first(tx: Tx, hits: list[Hit], place: SearchArea, question: 
 
 
 def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str, filters: JsonMap | None) -> list[Hit]:
-    """Put a message that changed another's statement about the question before it, even if it is not among the hits."""
+    """Put a message that changed another's statement about the question before it, even if it is not among the hits;
+    behind it if the question asks for what was before.
+    """
     rows = {hit.row.id: hit.row for hit in hits}
     found_changes = _follow_changes(tx, rows, place, filters)
     if not found_changes:
@@ -183,6 +185,12 @@ def _put_changes_first(tx: Tx, hits: list[Hit], place: SearchArea, question: str
         and fits_statement(asked, split_speaker(row.content)[1], rows[row.older].content)
     }
     ordered: dict[int, Hit] = {}
+    if asks_former(question):
+        before = {newer: older for older, newer in changed.items() if older in known}
+        for hit in known.values():
+            for row_id in (before.get(hit.row.id, hit.row.id), hit.row.id):
+                ordered.setdefault(row_id, known[row_id])
+        return list(ordered.values())
     for hit in known.values():
         chain = {hit.row.id: hit}
         while (newer := changed.get(next(reversed(chain)))) is not None and len(chain) < MAX_CHANGES:
@@ -274,7 +282,7 @@ def _ranked(
     scores, certain = score(found.evidence), certainty(found.evidence, found.known)
     by_another = len(asked.named) == 1 and bool(len(scores)) and not found.evidence.by_named[scores.argmax()]
     if question.finer is not None:
-        scores = refined(tx, place.workspace_id, found, scores, question.finer)
+        scores = refined(tx, place.workspace_id, found, scores, question.finer, names_one=bool(asked.named))
     order = _best(scores, 2 * limit)
     best = order[:limit]
     lines = seen.rows.lines(found.rows[best])
