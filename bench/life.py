@@ -2,11 +2,11 @@
 
 `NAME.jsonl` has what one person said, with times; `NAME_questions.jsonl` has questions with the words that an answer
 holds, those that are outdated, and none for what was never said. Four lives ship: the questions of `life` avoid the
-words of its messages, those of `life_plain` are put as people put them, and so are those of `life_tuner` and `life_researcher`,
-whose author knew no rule. `life_researcher` is for its counts alone: do not read it, nor show its questions. Each question goes
-to the conclusions, to the search in messages, and to `chat`: how often does the first line hold the answer, how often
-only what is outdated, and how often is it admitted that nothing is known? `--show` prints each question with what came
-first.
+words of its messages, those of `life_plain` are put as people put them, and so are those of `life_tuner` and
+`life_researcher`, whose author knew no rule. `life_researcher` is for its counts alone: do not read it, nor show its
+questions. Each question goes to the conclusions, to the search in messages, and to `chat`: how often does the first
+line hold the answer, how often only what is outdated, and how often is it admitted that nothing is known? `--show`
+prints each question with what came first.
 """
 
 from __future__ import annotations
