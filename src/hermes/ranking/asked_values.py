@@ -323,15 +323,16 @@ def _names_one(question: str, text: str, *, is_small: bool) -> bool:
     """
     if NAMING.search(text):
         return True
-    asked = {_bare(word) for word in WORD.findall(question)} - PLAIN
-    common = {_bare(word) for word in WORD.findall(question) if word[0].islower()} - PLAIN
+    asked, near = _read_words(question)
     words = WORD.findall(text)[:MAX_READ_WORDS]
     bare = [_bare(word) for word in words]
     if is_small:
-        return not (common or asked).isdisjoint(bare)
+        return not near.isdisjoint(bare)
+    if near.isdisjoint(bare):
+        return False
     named = [NAME.match(word) is not None and low not in asked | PLAIN for word, low in zip(words, bare, strict=True)]
     for at, low in enumerate(bare):
-        if low not in (common or asked):
+        if low not in near:
             continue
         for step in (1, -1):
             for other in range(at + step, at + step * (NEAR_WORDS + 1), step):
@@ -340,6 +341,17 @@ def _names_one(question: str, text: str, *, is_small: bool) -> bool:
                 if named[other]:
                     return True
     return False
+
+
+@lru_cache(MAX_CACHED_QUESTIONS)
+def _read_words(question: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of a question that say who or what is meant, and those that a name may stand next to: the ones
+    that are no names themselves, if there are any.
+    """
+    words = [(word, _bare(word)) for word in WORD.findall(question)]
+    asked = frozenset(bare for _, bare in words) - PLAIN
+    common = frozenset(bare for word, bare in words if word[0].islower()) - PLAIN
+    return asked, common or asked
 
 
 def _bare(word: str) -> str:
