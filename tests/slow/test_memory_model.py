@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -34,8 +34,9 @@ TOLD = "I live in Lisbon and my cat is called Miso.\nI am allergic to walnuts.\n
 @pytest.mark.parametrize("name", LIVES)
 def test_a_small_model_loses_nothing_that_was_told(base_url: str, tmp_path: Path, name: str) -> None:
     life = LIVES[name]
-    with running(tmp_path) as served:
+    with running(tmp_path) as served, ExitStack() as stack:
         client = Honcho(base_url=served.url, workspace_id=name, api_key="none", timeout=300)
+        stack.callback(client._http.close)
         person = client.peer("ann")
         client.session("s").add_messages([person.message(fact) for fact in life.facts])
         wait_until_learnt(client)
