@@ -27,10 +27,10 @@ from hermes.memory_server.engine.sentence_kinds import (
     HIDDEN,
     MARKED_KINDS,
     PLAIN_KINDS,
-    WISH_WORDS,
     SentenceModel,
     WordClasses,
     find_features,
+    find_pieces,
 )
 from hermes.memory_server.engine.word_vectors import WordVectors
 
@@ -42,8 +42,8 @@ MIN_USES = 2
 """A feature of fewer messages or patterns is ignored."""
 WEIGHT_DECAY_FACTOR = 5e-4
 """How strongly weights are pulled towards zero."""
-WORDS_SHARE, MARKED_HOLD = 0.5, 5e-5
-"""For marked kinds: the relative size of words, and how strongly weights are pulled towards zero."""
+MARKED_DECAY_FACTOR = 5e-5
+"""The same for marked kinds."""
 ROUNDS, REMEMBERED = 200, 8
 BARE_WEIGHT = 0.5
 """Weight of a message without its punctuation, as many people type; with it, the weight is 1."""
@@ -77,16 +77,13 @@ def read_classes() -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in found.items()}
 
 
-def examples(rows: Sequence[dict[str, Any]], classes: WordClasses) -> Iterator[Example]:
-    """Yield the sentences of labelled messages. Of one that is not to be remembered, only the wish itself tells."""
+def examples(rows: Sequence[dict[str, Any]]) -> Iterator[Example]:
+    """Yield the sentences of labelled messages."""
     for number, row in enumerate(rows):
         own = sentences._hide(row["text"])
         for start, end in sentences._spans(own):
             text = own[start:end]
             if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
-                continue
-            found = frozenset[str]().union(*classes.find(sentence_kinds.split_tokens(text)))
-            if row["kind"] == "discard" and not found & WISH_WORDS and own.strip() != text:
                 continue
             weight = PATTERN_WEIGHT if "pattern" in row else 1.0
             source = row.get("pattern", row["text"])
@@ -126,10 +123,11 @@ class Fitting:
         self.given = given
         self.classes = classes
         self.features = [[sorted(part) for part in find_features(one.text, classes)] for one in given]
+        self.pieces = [find_pieces(one.text) for one in given]
         self.vectors = np.stack([vectors.direction(one.text.replace(HIDDEN, " ")) for one in given])
 
-    def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array]:
-        """Return the rows of features, their weights, and the weights of the vectors."""
+    def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array, Array]:
+        """Return the rows of features, their weights, and the weights of the vectors and of the pieces."""
         sources: dict[str, set[str]] = {}
         for place in chosen:
             for name in (name for part in self.features[place] for name in part):
@@ -137,39 +135,61 @@ class Fitting:
         names = sorted(name for name, found in sources.items() if len(found) >= MIN_USES)
         rows = {name: row for row, name in enumerate(names, start=1)}
         examples = [self.given[place] for place in chosen]
-        plain = [PLAIN_KINDS.index(one.kind) if one.kind in PLAIN_KINDS else None for one in examples]
+        kinds = [PLAIN_KINDS.index(one.kind) if one.kind in PLAIN_KINDS else None for one in examples]
         groups = [None if one.group is None else GROUPS.index(one.group) for one in examples]
-        found = [self._climb(chosen, rows, plain, len(PLAIN_KINDS)), self._climb(chosen, rows, groups, len(GROUPS))]
-        for kind in MARKED_KINDS:
-            is_marked = [int(one.kind == kind) for one in examples]
-            fitted = self._climb(chosen, rows, is_marked, 2, MARKED_HOLD, WORDS_SHARE, 0.0)
-            found.append(fitted[:, 1:] - fitted[:, :1])
-        weights = np.concatenate(found, axis=1)
-        return rows, weights[: len(rows) + 1], weights[len(rows) + 1 :]
+        plain = [self._climb(chosen, rows, kinds, len(PLAIN_KINDS)), self._climb(chosen, rows, groups, len(GROUPS))]
+        marked = [
+            self._climb(chosen, rows, [int(one.kind == kind) for one in examples], 2, is_marked=True)
+            for kind in MARKED_KINDS
+        ]
+        top = len(rows) + 1
+        differences = np.concatenate([fitted[:, 1:] - fitted[:, :1] for fitted in marked], axis=1)
+        below = np.concatenate([fitted[top:] for fitted in plain], axis=1)
+        return (
+            rows,
+            np.concatenate((*(fitted[:top] for fitted in plain), differences[:top]), axis=1),
+            np.pad(below, ((0, 0), (0, len(MARKED_KINDS)))),
+            differences[top:],
+        )
 
     def _climb(
         self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int,
-        hold: float = WEIGHT_DECAY_FACTOR, words: float = 1.0, vectors: float = 1.0,
+        *, is_marked: bool = False,
     ) -> Array:  # fmt: skip
         known = [place for place, label in zip(chosen, labels, strict=True) if label is not None]
         wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
         weight = np.array([self.given[place].weight for place in known], dtype=np.float32)
-        fitted = climb(self._inputs(known, rows, words, vectors), wanted, weight / weight.sum(), hold)
-        shares = [1, *(1 if name[0] == "@" else words for name in rows), *[vectors] * self.vectors.shape[1]]
-        return fitted * np.array(shares, dtype=np.float32)[:, None]
+        inputs = self._inputs(known, rows, with_pieces=is_marked)
+        return climb(inputs, wanted, weight / weight.sum(), MARKED_DECAY_FACTOR if is_marked else WEIGHT_DECAY_FACTOR)
 
-    def _inputs(self, places: Sequence[int], rows: Mapping[str, int], share: float, vectors: float) -> Inputs:
+    def _inputs(self, places: Sequence[int], rows: Mapping[str, int], *, with_pieces: bool) -> Inputs:
+        """Return words and marks of the examples, with either their pieces or their vectors."""
         starts: list[int] = []
-        columns: list[int] = []
-        values: list[float] = []
+        columns: list[NDArray[np.intp]] = []
+        values: list[Array] = []
+        first, end = len(rows) + 1, 0
         for place in places:
-            starts.append(len(columns))
             words, marks = ([rows[name] for name in part if name in rows] for part in self.features[place])
-            columns += [0, *words, *marks]
-            scale = share * sentence_kinds.WORD_SCALE / max(len(words), 1) ** 0.5
-            values += [1.0, *[scale] * len(words), *[sentence_kinds.MARK_SCALE] * len(marks)]
-        near = self.vectors[places] * np.float32(sentence_kinds.VECTOR_SCALE * vectors)
-        return Inputs(np.array(starts), np.array(columns), np.array(values, np.float32), near, len(rows) + 1)
+            pieces = self.pieces[place] if with_pieces else np.zeros(0, dtype=np.intp)
+            columns.append(np.concatenate(([0], words, marks, pieces + first)).astype(np.intp))
+            sizes = (1, len(words), len(marks), len(pieces))
+            scales = (
+                1.0,
+                sentence_kinds.WORD_SCALE / max(len(words), 1) ** 0.5,
+                sentence_kinds.MARK_SCALE,
+                sentence_kinds.PIECE_SCALE / max(len(pieces), 1) ** 0.5,
+            )
+            values.append(np.repeat(np.array(scales, dtype=np.float32), sizes))
+            starts.append(end)
+            end += sum(sizes)
+        near = self.vectors[places] * np.float32(sentence_kinds.VECTOR_SCALE)
+        return Inputs(
+            np.array(starts),
+            np.concatenate(columns),
+            np.concatenate(values),
+            near[:, :0] if with_pieces else near,
+            first + (sentence_kinds.PIECE_COUNT if with_pieces else 0),
+        )
 
 
 def climb(inputs: Inputs, wanted: Array, weight: Array, hold: float) -> Array:
@@ -225,18 +245,12 @@ def pack(values: Array) -> tuple[Array, list[float], str]:
     return whole * np.array(steps, np.float32), steps, b64encode(zlib.compress(whole.tobytes(), 9)).decode()
 
 
-def write(rows: Mapping[str, int], weights: Array, vector_weights: Array, classes: Mapping[str, str]) -> None:
+def write(rows: Mapping[str, int], matrices: Sequence[Array], classes: Mapping[str, str]) -> None:
     """Write the model that ships."""
-    _, steps, packed = pack(weights)
-    _, vector_steps, packed_vectors = pack(vector_weights)
-    model = {
-        "classes": classes,
-        "steps": " ".join(f"{step:.6g}" for step in steps),
-        "vector_steps": " ".join(f"{step:.6g}" for step in vector_steps),
-        "features": "\t".join(rows),
-        "weights": packed,
-        "vector_weights": packed_vectors,
-    }
+    model: dict[str, Any] = {"classes": classes, "features": "\t".join(rows)}
+    for of, matrix in zip(("", "vector_", "piece_"), matrices, strict=True):
+        _, steps, model[f"{of}weights"] = pack(matrix)
+        model[f"{of}steps"] = " ".join(f"{step:.6g}" for step in steps)
     text = json.dumps(model, ensure_ascii=False, indent=0) + "\n"
     sentence_kinds.MODEL_FILE.write_text(text, encoding="utf-8")
     print(f"{len(rows)} features, {len(text.encode()) // 1024} KB: {sentence_kinds.MODEL_FILE.name}")  # noqa: T201
@@ -251,8 +265,8 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
     right = total = chatter = marked = 0
     for part in range(FOLD_COUNT):
         chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
-        features, weights, vector_weights = fitting.fit(chosen)
-        model = SentenceModel(classes, features, pack(weights)[0], pack(vector_weights)[0])
+        features, *matrices = fitting.fit(chosen)
+        model = SentenceModel(classes, features, *(pack(matrix)[0] for matrix in matrices))
         sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined,assignment]
         left = [row for number, row in enumerate(rows) if fold[number] == part and row["kind"] != "chatter"]
         talk = [row["text"] for number, row in enumerate(rows) if fold[number] == part and row["kind"] == "chatter"]
@@ -279,16 +293,18 @@ def main() -> None:
     given = read_classes()
     classes = WordClasses(given)
     sentence_kinds.shipped_model.cache_clear()
-    empty = SentenceModel(classes, {}, np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32))
+    nothing = np.zeros((1, 1), np.float32)
+    empty = SentenceModel(classes, {}, nothing, nothing, nothing)
     sentence_kinds.shipped_model = lambda: empty  # type: ignore[assignment]
     rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()] + [*expand_patterns()]
     talk = CHATTER.read_text(encoding="utf-8").splitlines()
     rows += [{"text": line, "kind": "chatter"} for line in talk if not line.startswith("#")]
-    fitting = Fitting([*examples(rows, classes)], classes)
+    fitting = Fitting([*examples(rows)], classes)
     if "--check" in sys.argv:
         check(fitting, rows, classes)
     else:
-        write(*fitting.fit(range(len(fitting.given))), given)
+        features, *matrices = fitting.fit(range(len(fitting.given)))
+        write(features, matrices, given)
 
 
 if __name__ == "__main__":
