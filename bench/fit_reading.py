@@ -1,8 +1,10 @@
-"""Fits the reader to labelled messages: `python -m bench.fit_reading [--check]`.
+"""Fits the reader to labelled messages: `python -m bench.fit_reading [--talk FOLDER] [--check]`.
 
 Reads `reading_seen.jsonl`, `reading_words.txt`, `reading_patterns.txt`, and `reading_chatter.txt`, whose lines are
 neither secrets nor wishes not to remember; writes `sentence_model.json` beside the reader, the same bytes
-every time. `--check` writes nothing: it fits to four fifths of the messages at a time and scores the rest.
+every time. FOLDER holds conversations of LoCoMo and BEAM (see `bench.admission`): their messages count as chatter, but
+give the model no feature a name. `--check` writes nothing: it fits to four fifths of the messages at a time, or without
+a third of the conversations, and scores the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import json
 import sys
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,9 +45,18 @@ MIN_USES = 2
 """A feature of fewer messages or patterns is ignored."""
 WEIGHT_DECAY_FACTOR = 5e-4
 """How strongly weights are pulled towards zero."""
-MARKED_DECAY_FACTOR = 5e-5
+MARKED_DECAY_FACTOR = 2.5e-5
 """The same for marked kinds."""
+MARKED_MASS = 12_000
+"""The weight of all examples that the pull on the weights of marked kinds is chosen for."""
 ROUNDS, REMEMBERED = 200, 8
+MARKED_ROUNDS = 2
+"""How often the weights of marked kinds choose the sentences that they are fitted to next."""
+CHATTER, TALK = "chatter", "talk"
+NEGATIVE = (CHATTER, TALK)
+"""Kinds of messages that are not marked, and of which nothing else is known."""
+NEAR_SCORE = -3.0
+"""Talk below this score is not fitted to."""
 BARE_WEIGHT = 0.5
 """Weight of a message without its punctuation, as many people type; with it, the weight is 1."""
 PATTERN_WEIGHT = 0.3
@@ -63,6 +75,7 @@ class Example:
     message: int
     source: str
     """The source message or pattern."""
+    is_bare: bool = False
 
 
 def read_classes() -> dict[str, str]:
@@ -88,8 +101,8 @@ def examples(rows: Sequence[dict[str, Any]]) -> Iterator[Example]:
             weight = PATTERN_WEIGHT if "pattern" in row else 1.0
             source = row.get("pattern", row["text"])
             yield Example(text, row["kind"], row.get("group"), weight, number, source)
-            if (bare := text.rstrip(ENDS)) != text:
-                yield Example(bare, row["kind"], row.get("group"), weight * BARE_WEIGHT, number, source)
+            if (bare := text.rstrip(ENDS)) != text and row["kind"] != TALK:
+                yield Example(bare, row["kind"], row.get("group"), weight * BARE_WEIGHT, number, source, is_bare=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,43 +137,87 @@ class Fitting:
         self.classes = classes
         self.features = [[sorted(part) for part in find_features(one.text, classes)] for one in given]
         self.pieces = [find_pieces(one.text) for one in given]
-        self.vectors = np.stack([vectors.direction(one.text.replace(HIDDEN, " ")) for one in given])
+        nothing = np.zeros(vectors.direction("").shape, dtype=np.float32)
+        self.vectors = np.stack([
+            nothing if one.kind in NEGATIVE else vectors.direction(one.text.replace(HIDDEN, " ")) for one in given
+        ])
 
     def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array, Array]:
         """Return the rows of features, their weights, and the weights of the vectors and of the pieces."""
-        sources: dict[str, set[str]] = {}
-        for place in chosen:
-            for name in (name for part in self.features[place] for name in part):
-                sources.setdefault(name, set()).add(self.given[place].source)
-        names = sorted(name for name, found in sources.items() if len(found) >= MIN_USES)
-        rows = {name: row for row, name in enumerate(names, start=1)}
+        rows = self.name_rows(chosen)
         examples = [self.given[place] for place in chosen]
         kinds = [PLAIN_KINDS.index(one.kind) if one.kind in PLAIN_KINDS else None for one in examples]
         groups = [None if one.group is None else GROUPS.index(one.group) for one in examples]
         plain = [self._climb(chosen, rows, kinds, len(PLAIN_KINDS)), self._climb(chosen, rows, groups, len(GROUPS))]
-        marked = [
-            self._climb(chosen, rows, [int(one.kind == kind) for one in examples], 2, is_marked=True)
-            for kind in MARKED_KINDS
-        ]
+        marked = self.fit_marked(chosen, rows)
         top = len(rows) + 1
-        differences = np.concatenate([fitted[:, 1:] - fitted[:, :1] for fitted in marked], axis=1)
         below = np.concatenate([fitted[top:] for fitted in plain], axis=1)
         return (
             rows,
-            np.concatenate((*(fitted[:top] for fitted in plain), differences[:top]), axis=1),
+            np.concatenate((*(fitted[:top] for fitted in plain), marked[:top]), axis=1),
             np.pad(below, ((0, 0), (0, len(MARKED_KINDS)))),
-            differences[top:],
+            marked[top:],
         )
 
+    def name_rows(self, chosen: Sequence[int]) -> dict[str, int]:
+        """Return the row of each feature that several sources have. Talk that is not shipped names none."""
+        sources: dict[str, set[str]] = {}
+        for place in chosen:
+            if self.given[place].kind != TALK:
+                for name in (name for part in self.features[place] for name in part):
+                    sources.setdefault(name, set()).add(self.given[place].source)
+        names = sorted(name for name, found in sources.items() if len(found) >= MIN_USES)
+        return {name: row for row, name in enumerate(names, start=1)}
+
+    def fit_marked(self, chosen: Sequence[int], rows: Mapping[str, int]) -> Array:
+        """Return the weights of the marked kinds. Of a message of several sentences only the likeliest one has its kind,
+        and of talk only the sentences count that were near to it.
+        """
+        marks = np.array([[self.given[place].kind == kind for kind in MARKED_KINDS] for place in chosen])
+        talk = np.array([self.given[place].kind == TALK for place in chosen])
+        sentence_count = Counter((one.message, one.is_bare) for one in map(self.given.__getitem__, chosen))
+        keys = [(self.given[place].message, self.given[place].is_bare) for place in chosen]
+        alone = np.array([sentence_count[key] == 1 for key in keys])
+        inputs = self._inputs(chosen, rows, with_pieces=True)
+        used = ~talk[:, None] & (alone[:, None] | ~marks.any(axis=1, keepdims=True)).repeat(len(MARKED_KINDS), axis=1)
+        values: Array | None = None
+        for _ in range(MARKED_ROUNDS):
+            values = climb_marked(inputs, marks, self._weights(chosen, used), values)
+            scores = inputs.times(values)
+            best: dict[tuple[int, bool], tuple[float, int]] = {}
+            for number in np.flatnonzero(marks.any(axis=1)):
+                key, score = keys[number], float(scores[number][marks[number]][0])
+                best[key] = max(best.get(key, (score, number)), (score, number))
+            used = ~talk[:, None] | (scores > NEAR_SCORE)
+            for number in np.flatnonzero(marks.any(axis=1) & ~alone):
+                used[number] &= best[keys[number]][1] == number
+        values = climb_marked(inputs, marks, self._weights(chosen, used), values)
+        return values
+
+    def _weights(self, chosen: Sequence[int], used: NDArray[np.bool_]) -> Array:
+        weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)
+        return used * (weight / MARKED_MASS)[:, None]
+
     def _climb(
-        self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int,
-        *, is_marked: bool = False,
-    ) -> Array:  # fmt: skip
+        self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int
+    ) -> Array:
         known = [place for place, label in zip(chosen, labels, strict=True) if label is not None]
         wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
         weight = np.array([self.given[place].weight for place in known], dtype=np.float32)
-        inputs = self._inputs(known, rows, with_pieces=is_marked)
-        return climb(inputs, wanted, weight / weight.sum(), MARKED_DECAY_FACTOR if is_marked else WEIGHT_DECAY_FACTOR)
+        inputs = self._inputs(known, rows, with_pieces=False)
+        weight /= weight.sum()
+
+        def slope(values: Array) -> tuple[float, Array]:
+            powers = inputs.times(values)
+            powers = np.exp(powers - powers.max(axis=1, keepdims=True))
+            likely = powers / powers.sum(axis=1, keepdims=True)
+            loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum())
+            return (
+                loss + WEIGHT_DECAY_FACTOR / 2 * float((values**2).sum()),
+                inputs.back((likely - wanted) * weight[:, None]) + WEIGHT_DECAY_FACTOR * values,
+            )
+
+        return climb(slope, np.zeros((inputs.size + inputs.vectors.shape[1], size), dtype=np.float32))
 
     def _inputs(self, places: Sequence[int], rows: Mapping[str, int], *, with_pieces: bool) -> Inputs:
         """Return words and marks of the examples, with either their pieces or their vectors."""
@@ -192,10 +249,22 @@ class Fitting:
         )
 
 
-def climb(inputs: Inputs, wanted: Array, weight: Array, hold: float) -> Array:
-    """Return the weights of a softmax that make the labels likeliest (L-BFGS)."""
-    values = np.zeros((inputs.size + inputs.vectors.shape[1], wanted.shape[1]), dtype=np.float32)
-    loss, slope = _slope(inputs, wanted, weight, values, hold)
+def climb_marked(inputs: Inputs, marks: NDArray[np.bool_], weight: Array, start: Array | None) -> Array:
+    """Return the weights of a logistic regression for each marked kind."""
+    signs = np.where(marks, np.float32(1), np.float32(-1))
+
+    def slope(values: Array) -> tuple[float, Array]:
+        margins = signs * inputs.times(values)
+        loss = float((weight * np.logaddexp(0, -margins)).sum()) + MARKED_DECAY_FACTOR / 2 * float((values**2).sum())
+        errors = -signs * weight / (1 + np.exp(np.clip(margins, -60, 60)))
+        return loss, inputs.back(errors) + MARKED_DECAY_FACTOR * values
+
+    return climb(slope, np.zeros((inputs.size, marks.shape[1]), dtype=np.float32) if start is None else start)
+
+
+def climb(find_slope: Callable[[Array], tuple[float, Array]], values: Array) -> Array:
+    """Return the weights with the least loss, from the loss and its slope (L-BFGS)."""
+    loss, slope = find_slope(values)
     steps: list[tuple[Array, Array]] = []
     for _ in range(ROUNDS):
         direction = _direction(slope, steps)
@@ -203,7 +272,7 @@ def climb(inputs: Inputs, wanted: Array, weight: Array, hold: float) -> Array:
         fall = 1e-4 * float((slope * direction).sum())
         while True:
             new = values - size * direction
-            new_loss, new_slope = _slope(inputs, wanted, weight, new, hold)
+            new_loss, new_slope = find_slope(new)
             if new_loss <= loss - size * fall or size < 1e-6:
                 break
             size /= 2
@@ -214,14 +283,6 @@ def climb(inputs: Inputs, wanted: Array, weight: Array, hold: float) -> Array:
         if done:
             break
     return values
-
-
-def _slope(inputs: Inputs, wanted: Array, weight: Array, values: Array, hold: float) -> tuple[float, Array]:
-    powers = inputs.times(values)
-    powers = np.exp(powers - powers.max(axis=1, keepdims=True))
-    likely = powers / powers.sum(axis=1, keepdims=True)
-    loss = -float((weight * np.log((likely * wanted).sum(axis=1) + 1e-12)).sum()) + hold / 2 * float((values**2).sum())
-    return loss, inputs.back((likely - wanted) * weight[:, None]) + hold * values
 
 
 def _direction(slope: Array, steps: Sequence[tuple[Array, Array]]) -> Array:
