@@ -3,8 +3,8 @@
 Reads `reading_seen.jsonl`, `reading_words.txt`, `reading_patterns.txt`, and `reading_chatter.txt`, whose lines are
 neither secrets nor wishes not to remember; writes `sentence_model.json` beside the reader, the same bytes
 every time. FOLDER holds conversations of LoCoMo and BEAM (see `bench.admission`): their messages count as chatter, but
-give the model no feature a name. `--check` writes nothing: it fits to four fifths of the messages at a time, or without
-a third of the conversations, and scores the rest.
+give the model no feature a name. `--check` writes nothing: it fits to two thirds of the messages, patterns and
+conversations at a time and scores the rest.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ from hermes.memory_server.engine.word_vectors import WordVectors
 
 Array = NDArray[np.floating[Any]]
 HERE = Path(__file__).parent
-SEEN, WORDS, CHATTER = HERE / "reading_seen.jsonl", HERE / "reading_words.txt", HERE / "reading_chatter.txt"
-FOLD_COUNT = 5
+SEEN, WORDS, CHATTER_FILE = HERE / "reading_seen.jsonl", HERE / "reading_words.txt", HERE / "reading_chatter.txt"
+FOLD_COUNT = 3
 MIN_USES = 2
 """A feature of fewer messages or patterns is ignored."""
 WEIGHT_DECAY_FACTOR = 5e-4
 """How strongly weights are pulled towards zero."""
-MARKED_DECAY_FACTOR = 2.5e-5
+MARKED_DECAY_FACTOR = 6e-5
 """The same for marked kinds."""
 MARKED_MASS = 12_000
 """The weight of all examples that the pull on the weights of marked kinds is chosen for."""
 ROUNDS, REMEMBERED = 200, 8
-MARKED_ROUNDS = 2
+MARKED_ROUNDS = 3
 """How often the weights of marked kinds choose the sentences that they are fitted to next."""
 CHATTER, TALK = "chatter", "talk"
 NEGATIVE = (CHATTER, TALK)
 """Kinds of messages that are not marked, and of which nothing else is known."""
-NEAR_SCORE = -3.0
+NEAR_SCORE = -4.0
 """Talk below this score is not fitted to."""
+PART = 4096
+"""The number of examples that are scored at a time."""
 BARE_WEIGHT = 0.5
 """Weight of a message without its punctuation, as many people type; with it, the weight is 1."""
 PATTERN_WEIGHT = 0.3
@@ -76,6 +78,11 @@ class Example:
     source: str
     """The source message or pattern."""
     is_bare: bool = False
+
+    @property
+    def said(self) -> tuple[int, bool]:
+        """The message, with or without its punctuation."""
+        return self.message, self.is_bare
 
 
 def read_classes() -> dict[str, str]:
@@ -170,33 +177,50 @@ class Fitting:
         return {name: row for row, name in enumerate(names, start=1)}
 
     def fit_marked(self, chosen: Sequence[int], rows: Mapping[str, int]) -> Array:
-        """Return the weights of the marked kinds. Of a message of several sentences only the likeliest one has its kind,
-        and of talk only the sentences count that were near to it.
+        """Return the weights of the marked kinds. Of a marked message of several sentences only the likeliest one counts,
+        and of talk the sentences that were taken for nearly marked.
         """
-        marks = np.array([[self.given[place].kind == kind for kind in MARKED_KINDS] for place in chosen])
-        talk = np.array([self.given[place].kind == TALK for place in chosen])
-        sentence_count = Counter((one.message, one.is_bare) for one in map(self.given.__getitem__, chosen))
-        keys = [(self.given[place].message, self.given[place].is_bare) for place in chosen]
-        alone = np.array([sentence_count[key] == 1 for key in keys])
-        inputs = self._inputs(chosen, rows, with_pieces=True)
-        used = ~talk[:, None] & (alone[:, None] | ~marks.any(axis=1, keepdims=True)).repeat(len(MARKED_KINDS), axis=1)
-        values: Array | None = None
-        for _ in range(MARKED_ROUNDS):
-            values = climb_marked(inputs, marks, self._weights(chosen, used), values)
-            scores = inputs.times(values)
-            best: dict[tuple[int, bool], tuple[float, int]] = {}
-            for number in np.flatnonzero(marks.any(axis=1)):
-                key, score = keys[number], float(scores[number][marks[number]][0])
-                best[key] = max(best.get(key, (score, number)), (score, number))
-            used = ~talk[:, None] | (scores > NEAR_SCORE)
-            for number in np.flatnonzero(marks.any(axis=1) & ~alone):
-                used[number] &= best[keys[number]][1] == number
-        values = climb_marked(inputs, marks, self._weights(chosen, used), values)
+        counts = Counter(self.given[place].said for place in chosen)
+        unsure = [
+            place
+            for place in chosen
+            if self.given[place].kind == TALK
+            or (self.given[place].kind in MARKED_KINDS and counts[self.given[place].said] > 1)
+        ]
+        sure = sorted({*chosen}.difference(unsure))
+        used, values = sure, None
+        for turn in range(MARKED_ROUNDS):
+            inputs = self._inputs(used, rows, with_pieces=True)
+            values = climb_marked(inputs, *self._marks(used), values)
+            if turn + 1 < MARKED_ROUNDS:
+                used = sorted((*sure, *self._choose(unsure, rows, values)))
+        assert values is not None
         return values
 
-    def _weights(self, chosen: Sequence[int], used: NDArray[np.bool_]) -> Array:
-        weight = np.array([self.given[place].weight for place in chosen], dtype=np.float32)
-        return used * (weight / MARKED_MASS)[:, None]
+    def _choose(self, unsure: Sequence[int], rows: Mapping[str, int], values: Array) -> Iterator[int]:
+        best: dict[tuple[int, bool], tuple[float, int]] = {}
+        for place, scores in zip(unsure, self.score(unsure, rows, values), strict=True):
+            one = self.given[place]
+            if one.kind == TALK:
+                if scores.max() > NEAR_SCORE:
+                    yield place
+            else:
+                score = (float(scores[MARKED_KINDS.index(one.kind)]), place)
+                best[one.said] = max(best.get(one.said, score), score)
+        yield from (place for _, place in best.values())
+
+    def score(self, places: Sequence[int], rows: Mapping[str, int], values: Array) -> Array:
+        """Return the scores of the marked kinds of examples."""
+        parts = [places[start : start + PART] for start in range(0, len(places), PART)]
+        return np.concatenate(
+            [np.zeros((0, 2), np.float32), *(self._inputs(part, rows, with_pieces=True).times(values) for part in parts)]
+        )
+
+    def _marks(self, places: Sequence[int]) -> tuple[NDArray[np.bool_], Array]:
+        """Return which of the marked kinds examples have, and their weights."""
+        marks = np.array([[self.given[place].kind == kind for kind in MARKED_KINDS] for place in places])
+        weight = np.array([[self.given[place].weight] for place in places], dtype=np.float32)
+        return marks, weight / MARKED_MASS
 
     def _climb(
         self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int
@@ -228,7 +252,7 @@ class Fitting:
         for place in places:
             words, marks = ([rows[name] for name in part if name in rows] for part in self.features[place])
             pieces = self.pieces[place] if with_pieces else np.zeros(0, dtype=np.intp)
-            columns.append(np.concatenate(([0], words, marks, pieces + first)).astype(np.intp))
+            columns.append(np.concatenate(([0], words, marks, pieces.astype(np.intp) + first)).astype(np.intp))
             sizes = (1, len(words), len(marks), len(pieces))
             scales = (
                 1.0,
@@ -239,17 +263,18 @@ class Fitting:
             values.append(np.repeat(np.array(scales, dtype=np.float32), sizes))
             starts.append(end)
             end += sum(sizes)
-        near = self.vectors[places] * np.float32(sentence_kinds.VECTOR_SCALE)
+        nothing = np.zeros((len(places), 0), dtype=np.float32)
+        near = nothing if with_pieces else self.vectors[places] * np.float32(sentence_kinds.VECTOR_SCALE)
         return Inputs(
             np.array(starts),
             np.concatenate(columns),
             np.concatenate(values),
-            near[:, :0] if with_pieces else near,
+            near,
             first + (sentence_kinds.PIECE_COUNT if with_pieces else 0),
         )
 
 
-def climb_marked(inputs: Inputs, marks: NDArray[np.bool_], weight: Array, start: Array | None) -> Array:
+def climb_marked(inputs: Inputs, marks: NDArray[np.bool_], weight: Array, start: Array | None = None) -> Array:
     """Return the weights of a logistic regression for each marked kind."""
     signs = np.where(marks, np.float32(1), np.float32(-1))
 
@@ -319,23 +344,24 @@ def write(rows: Mapping[str, int], matrices: Sequence[Array], classes: Mapping[s
 
 def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses) -> None:
     """Print how messages are read that the model was not fitted to."""
-    numbers = {row.get("pattern", row["text"]): None for row in rows}
-    drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLD_COUNT, len(numbers)), strict=True))
-    fold = [drawn[row.get("pattern", row["text"])] for row in rows]
+    folds = draw_folds(rows)
     reads: list[reading.Read] = []
-    right = total = chatter = marked = 0
+    right = total = 0
+    talk: Counter[str] = Counter()
+    marked: Counter[str] = Counter()
     for part in range(FOLD_COUNT):
-        chosen = [place for place, one in enumerate(fitting.given) if fold[one.message] != part]
+        chosen = [place for place, one in enumerate(fitting.given) if folds[one.message] != part]
         features, *matrices = fitting.fit(chosen)
         model = SentenceModel(classes, features, *(pack(matrix)[0] for matrix in matrices))
         sentences.shipped_model = lambda model=model: model  # type: ignore[attr-defined,assignment]
-        left = [row for number, row in enumerate(rows) if fold[number] == part and row["kind"] != "chatter"]
-        talk = [row["text"] for number, row in enumerate(rows) if fold[number] == part and row["kind"] == "chatter"]
-        chatter += len(talk)
-        marked += sum(one.kind in MARKED_KINDS for text in talk for one in sentences.read_message(text)[:1])
-        found = reading.read_all(reading.Labelled(**{name: row[name] for name in FIELDS}) for row in left)
-        reads += found
+        left = [row for number, row in enumerate(rows) if folds[number] == part]
         for row in left:
+            if row["kind"] in NEGATIVE:
+                talk[row["speaker"]] += 1
+                marked[row["speaker"]] += reading.is_marked(row["text"])
+        labelled = [row for row in left if row["kind"] not in NEGATIVE]
+        reads += reading.read_all(reading.Labelled(**{name: row[name] for name in FIELDS}) for row in labelled)
+        for row in labelled:
             if "group" in row:
                 total += 1
                 right += row["group"] in {one.group for one in sentences.read_message(row["text"])}
@@ -343,7 +369,30 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
         reading._print_wrong(reads)
     reading._print(SEEN, reads, reading.summarise(reads))
     print(f"  groups             right {right / total:.3f}  of {total}")  # noqa: T201
-    print(f"  chatter            marked {marked} of {chatter}")  # noqa: T201
+    for speaker, count in talk.items():
+        print(f"  {speaker:<18} marked {marked[speaker]} of {count}")  # noqa: T201
+
+
+def draw_folds(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the part of each message: those of one pattern or conversation are in the same part."""
+    sources = [row.get("pattern", row.get("conversation", row["text"])) for row in rows]
+    numbers = {source: None for source in sources}
+    drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLD_COUNT, len(numbers)), strict=True))
+    conversations = {row["conversation"]: None for row in rows if "conversation" in row}
+    drawn |= {name: place % FOLD_COUNT for place, name in enumerate(conversations)}
+    return [drawn[source] for source in sources]
+
+
+def read_talk(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the messages of conversations of LoCoMo and BEAM."""
+    from bench.admission import read_conversations  # noqa: PLC0415 - it starts a memory server for its own work
+
+    for one in read_conversations(folder):
+        for turn in one.turns:
+            speaker = "a person" if one.name.startswith("LoCoMo") else turn["speaker"]
+            text = turn["text"][: sentences.MAX_MARKED_CHARS]
+            named = f"{one.name.partition('-')[0]}, {speaker}"
+            yield {"text": text, "kind": TALK, "conversation": one.name, "speaker": named}
 
 
 FIELDS = ("text", "language", "kind", "keep")
@@ -358,8 +407,9 @@ def main() -> None:
     empty = SentenceModel(classes, {}, nothing, nothing, nothing)
     sentence_kinds.shipped_model = lambda: empty  # type: ignore[assignment]
     rows = [json.loads(line) for line in SEEN.read_text(encoding="utf-8").splitlines()] + [*expand_patterns()]
-    talk = CHATTER.read_text(encoding="utf-8").splitlines()
-    rows += [{"text": line, "kind": "chatter"} for line in talk if not line.startswith("#")]
+    rows += [{"text": text, "kind": CHATTER, "speaker": "chatter"} for _, text in reading.load_talk(CHATTER_FILE)]
+    if "--talk" in sys.argv:
+        rows += read_talk(Path(sys.argv[sys.argv.index("--talk") + 1]))
     fitting = Fitting([*examples(rows)], classes)
     if "--check" in sys.argv:
         check(fitting, rows, classes)

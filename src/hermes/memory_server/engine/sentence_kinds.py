@@ -32,6 +32,8 @@ MARKED_KINDS = (SECRET, DISCARD)
 KINDS = (*PLAIN_KINDS, *MARKED_KINDS)
 GROUPS = ("identity", "health", "family", "home", "work", "other")
 """The parts of a person's life that a sentence may be about."""
+GROUPS_START, GROUPS_END = len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)
+"""The columns of weights of the groups; those of the marked kinds follow."""
 MODEL_FILE = Path(__file__).with_name("sentence_model.json")
 EAST_ASIAN = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 TOKEN = re.compile(
@@ -49,8 +51,8 @@ MAX_CACHED_SENTENCES = 4096
 """The number of sentences whose results are cached: a sentence is weighed with its message, as a conclusion and for
 summaries.
 """
-MAX_TOKENS = 60
-"""The number of tokens of a sentence that are read."""
+MAX_TOKENS, LONG_TOKENS = 60, 40
+"""The number of tokens of a sentence that are read, and from which all lengths are alike."""
 MAX_DISTANCE_TOKENS = 4
 """The largest distance of two words that are read as a pair."""
 MAX_STEM_CHARS, MIN_STEM_CHARS = 14, 3
@@ -65,7 +67,7 @@ CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset(
     (":", "=", "is", "are", "ist", "sind", "lautet", "heißt", "es", "son", "est", "sont", "是", "为", "was", "era")
 )
-SECRET_THRESHOLD, WISH_THRESHOLD = 0.5, 1.0
+SECRET_THRESHOLD, WISH_THRESHOLD = 1.0, 1.0
 """The scores above which a sentence is a secret, or a wish not to remember; chosen by cross-validation."""
 AS = frozenset(("as", "als", "como", "comme", "use", "nehme", "uso", "utilise", "用"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE, PIECE_SCALE = 3.0, 1.5, 2.0, 3.0
@@ -150,14 +152,14 @@ class SentenceModel:
         known = [row for word in words if (row := self._rows.get(word)) is not None]
         total = self._weights[0].copy()
         if known:
-            total += self._weights[known].sum(axis=0) * (WORD_SCALE / len(known) ** 0.5)
+            total += self._weights.take(known, axis=0).sum(axis=0) * (WORD_SCALE / len(known) ** 0.5)
         if seen := [row for mark in marks if (row := self._rows.get(mark)) is not None]:
-            total += self._weights[seen].sum(axis=0) * MARK_SCALE
+            total += self._weights.take(seen, axis=0).sum(axis=0) * MARK_SCALE
         total += (self._vectors.direction(sentence.replace(HIDDEN, " ")) @ self._vector_weights) * VECTOR_SCALE
-        plain, groups, marked = np.split(total, (len(PLAIN_KINDS), len(PLAIN_KINDS) + len(GROUPS)))
+        plain, groups, marked = total[:GROUPS_START], total[GROUPS_START:GROUPS_END], total[GROUPS_END:]
         group = GROUPS[int(groups.argmax())]
         if (pieces := find_pieces(sentence)).size:
-            marked = marked + self._piece_weights[pieces].sum(axis=0) * (PIECE_SCALE / pieces.size**0.5)
+            marked += self._piece_weights.take(pieces, axis=0).sum(axis=0) * (PIECE_SCALE / pieces.size**0.5)
         if marked[1] > WISH_THRESHOLD:
             return Weighed(DISCARD, 0.0, group)
         likely = _softmax(plain)
@@ -210,7 +212,7 @@ def find_features(sentence: str, classes: WordClasses) -> tuple[list[str], list[
 
 
 def find_pieces(sentence: str) -> NDArray[np.intp]:
-    """Return the hashes of the runs of a few characters in a sentence, each once. All digits count as one."""
+    """Return the hashes of the runs of a few characters in a sentence. All digits count as one."""
     text = f" {' '.join(sentence.lower().translate(WIDE_SIGNS).translate(DIGITS).split())} "
     letters = np.frombuffer(text.encode("utf-32-le", "replace"), dtype=np.uint32)
     found: list[NDArray[np.uint32]] = []
@@ -219,7 +221,7 @@ def find_pieces(sentence: str) -> NDArray[np.intp]:
         mixed = mixed[: len(letters) - size + 1] * np.uint32(31) + letters[size - 1 :] * factor
         if size in PIECE_SIZES:
             found.append((mixed ^ (mixed >> np.uint32(15))) * np.uint32(0x2C1B3C6D) >> np.uint32(17))
-    return np.unique(np.concatenate(found)).astype(np.intp) if found else np.zeros(0, dtype=np.intp)
+    return np.concatenate(found).astype(np.intp) if found else np.zeros(0, dtype=np.intp)
 
 
 def _shape(token: str) -> str:
@@ -243,7 +245,7 @@ def _words(tokens: Sequence[str]) -> Iterable[str]:
 def _marks(sentence: str, tokens: Sequence[str], found: Sequence[frozenset[str]]) -> Iterable[str]:
     every = frozenset[str]().union(*found)
     yield from sorted(every)
-    yield f"length {min(len(tokens), 20) // 4}"
+    yield f"length {min(len(tokens), LONG_TOKENS) // 4}"
     for place, classes in enumerate(found[:3]):
         yield from (f"{'first' if place == 0 else 'early'} {name}" for name in sorted(classes))
     yield from _pairs(found)
