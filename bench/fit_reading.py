@@ -63,6 +63,8 @@ BARE_WEIGHT = 0.5
 """Weight of a message without its punctuation, as many people type; with it, the weight is 1."""
 PATTERN_WEIGHT = 0.3
 """Weight of a message that was expanded from a pattern."""
+CHATTER_WEIGHT = 2.0
+"""Weight of a line of chatter, because a false alarm hides a message."""
 ENDS = ".!?。！？ "
 
 
@@ -105,7 +107,7 @@ def examples(rows: Sequence[dict[str, Any]]) -> Iterator[Example]:
             text = own[start:end]
             if not text.strip(f"{HIDDEN}{sentences.SIGNS}"):
                 continue
-            weight = PATTERN_WEIGHT if "pattern" in row else 1.0
+            weight = PATTERN_WEIGHT if "pattern" in row else CHATTER_WEIGHT if row["kind"] == CHATTER else 1.0
             source = row.get("pattern", row["text"])
             yield Example(text, row["kind"], row.get("group"), weight, number, source)
             if (bare := text.rstrip(ENDS)) != text and row["kind"] != TALK:
@@ -145,9 +147,9 @@ class Fitting:
         self.features = [[sorted(part) for part in find_features(one.text, classes)] for one in given]
         self.pieces = [find_pieces(one.text) for one in given]
         nothing = np.zeros(vectors.direction("").shape, dtype=np.float32)
-        self.vectors = np.stack([
-            nothing if one.kind in NEGATIVE else vectors.direction(one.text.replace(HIDDEN, " ")) for one in given
-        ])
+        self.vectors = np.stack(
+            [nothing if one.kind in NEGATIVE else vectors.direction(one.text.replace(HIDDEN, " ")) for one in given]
+        )
 
     def fit(self, chosen: Sequence[int]) -> tuple[dict[str, int], Array, Array, Array]:
         """Return the rows of features, their weights, and the weights of the vectors and of the pieces."""
@@ -177,8 +179,8 @@ class Fitting:
         return {name: row for row, name in enumerate(names, start=1)}
 
     def fit_marked(self, chosen: Sequence[int], rows: Mapping[str, int]) -> Array:
-        """Return the weights of the marked kinds. Of a marked message of several sentences only the likeliest one counts,
-        and of talk the sentences that were taken for nearly marked.
+        """Return the weights of the marked kinds. Of a marked message of several sentences only the likeliest one
+        counts, and of talk the sentences that were taken for nearly marked.
         """
         counts = Counter(self.given[place].said for place in chosen)
         unsure = [
@@ -188,13 +190,10 @@ class Fitting:
             or (self.given[place].kind in MARKED_KINDS and counts[self.given[place].said] > 1)
         ]
         sure = sorted({*chosen}.difference(unsure))
-        used, values = sure, None
-        for turn in range(MARKED_ROUNDS):
-            inputs = self._inputs(used, rows, with_pieces=True)
-            values = climb_marked(inputs, *self._marks(used), values)
-            if turn + 1 < MARKED_ROUNDS:
-                used = sorted((*sure, *self._choose(unsure, rows, values)))
-        assert values is not None
+        values = climb_marked(self._inputs(sure, rows, with_pieces=True), *self._marks(sure))
+        for _ in range(MARKED_ROUNDS - 1):
+            used = sorted((*sure, *self._choose(unsure, rows, values)))
+            values = climb_marked(self._inputs(used, rows, with_pieces=True), *self._marks(used), values)
         return values
 
     def _choose(self, unsure: Sequence[int], rows: Mapping[str, int], values: Array) -> Iterator[int]:
@@ -213,7 +212,10 @@ class Fitting:
         """Return the scores of the marked kinds of examples."""
         parts = [places[start : start + PART] for start in range(0, len(places), PART)]
         return np.concatenate(
-            [np.zeros((0, 2), np.float32), *(self._inputs(part, rows, with_pieces=True).times(values) for part in parts)]
+            [
+                np.zeros((0, 2), np.float32),
+                *(self._inputs(part, rows, with_pieces=True).times(values) for part in parts),
+            ]
         )
 
     def _marks(self, places: Sequence[int]) -> tuple[NDArray[np.bool_], Array]:
@@ -222,9 +224,7 @@ class Fitting:
         weight = np.array([[self.given[place].weight] for place in places], dtype=np.float32)
         return marks, weight / MARKED_MASS
 
-    def _climb(
-        self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int
-    ) -> Array:
+    def _climb(self, chosen: Sequence[int], rows: Mapping[str, int], labels: Sequence[int | None], size: int) -> Array:
         known = [place for place, label in zip(chosen, labels, strict=True) if label is not None]
         wanted = np.eye(size, dtype=np.float32)[[label for label in labels if label is not None]]
         weight = np.array([self.given[place].weight for place in known], dtype=np.float32)
@@ -376,7 +376,7 @@ def check(fitting: Fitting, rows: Sequence[dict[str, Any]], classes: WordClasses
 def draw_folds(rows: Sequence[dict[str, Any]]) -> list[int]:
     """Return the part of each message: those of one pattern or conversation are in the same part."""
     sources = [row.get("pattern", row.get("conversation", row["text"])) for row in rows]
-    numbers = {source: None for source in sources}
+    numbers = dict.fromkeys(sources)
     drawn = dict(zip(numbers, np.random.default_rng(0).integers(0, FOLD_COUNT, len(numbers)), strict=True))
     conversations = {row["conversation"]: None for row in rows if "conversation" in row}
     drawn |= {name: place % FOLD_COUNT for place, name in enumerate(conversations)}
@@ -385,7 +385,7 @@ def draw_folds(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 def read_talk(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the messages of conversations of LoCoMo and BEAM."""
-    from bench.admission import read_conversations  # noqa: PLC0415 - it starts a memory server for its own work
+    from bench.admission import read_conversations
 
     for one in read_conversations(folder):
         for turn in one.turns:

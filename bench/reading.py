@@ -1,11 +1,9 @@
 """Scores which messages become conclusions: `python -m bench.reading FILE.jsonl… [--json] [--wrong]`.
 
-Each line of a `.jsonl` file is a message as a person types it, with its `language`, its `kind` (see `KINDS`) and whether a
-long-term memory should `keep` it as a conclusion. A kind that the reader does not know is scored by `keep` alone.
-`--wrong` lists the messages that were read otherwise than they are labelled.
-
-Of a `.txt` file of ordinary talk, a message a line under `[headings]`, it counts the messages that are marked as a secret
-or as a wish not to remember, which none of them is.
+Each line of a `.jsonl` file is a message as a person types it, with its `language`, its `kind` (see `KINDS`) and
+whether a long-term memory should `keep` it as a conclusion. A kind that the reader does not know is scored by `keep`
+alone. `--wrong` lists the messages that were read otherwise than they are labelled. A `.txt` file holds ordinary talk,
+a message a line under `[headings]`; of these it counts how many are taken for a secret or a wish not to remember.
 
 `reading_seen.jsonl` is what the reader was fitted to, `reading_unseen.jsonl` was written by somebody who had not seen
 the reader and is not to be fitted to. For a measure of quality, bring messages of your own.
@@ -154,6 +152,12 @@ def _print(path: Path, reads: Sequence[Read], rows: dict[str, dict[str, float]])
             print(f"  {name:<18} precision {row['precision']:.3f}  recall {row['recall']:.3f}  {counts}")  # noqa: T201
 
 
+def _print_marked(path: Path, rows: dict[str, dict[str, float]]) -> None:
+    print(f"{path.name}:")  # noqa: T201
+    for heading, row in rows.items():
+        print(f"  {heading:<18} marked {row['marked']} of {row['messages']}")  # noqa: T201
+
+
 def _print_wrong(reads: Sequence[Read]) -> None:
     for read in reads:
         missed = [kind for kind in MARKED if (kind in read.kinds) != (kind == read.label.kind)]
@@ -170,6 +174,8 @@ def main(arguments: Sequence[str]) -> int:
         try:
             if path.suffix == ".txt":
                 scores[str(path)] = count_marked(load_talk(path))
+                if "--json" not in arguments:
+                    _print_marked(path, scores[str(path)])
                 continue
             reads = read_all(load(path))
         except (BadLineError, OSError) as error:

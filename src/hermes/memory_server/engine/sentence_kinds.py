@@ -67,7 +67,7 @@ CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset(
     (":", "=", "is", "are", "ist", "sind", "lautet", "heißt", "es", "son", "est", "sont", "是", "为", "was", "era")
 )
-SECRET_THRESHOLD, WISH_THRESHOLD = 1.0, 1.0
+SECRET_THRESHOLD, WISH_THRESHOLD = 0.5, 2.0
 """The scores above which a sentence is a secret, or a wish not to remember; chosen by cross-validation."""
 AS = frozenset(("as", "als", "como", "comme", "use", "nehme", "uso", "utilise", "用"))
 WORD_SCALE, MARK_SCALE, VECTOR_SCALE, PIECE_SCALE = 3.0, 1.5, 2.0, 3.0
