@@ -1,8 +1,9 @@
 """Scores which messages become conclusions: `python -m bench.reading FILE.jsonl… [--json] [--wrong]`.
 
-Each line of a file is a message as a person types it, with its `language`, its `kind` (see `KINDS`) and whether a
-long-term memory should `keep` it as a conclusion. A kind that the reader does not know is scored by `keep` alone.
-`--wrong` lists the messages that were read otherwise than they are labelled.
+Each line of a `.jsonl` file is a message as a person types it, with its `language`, its `kind` (see `KINDS`) and
+whether a long-term memory should `keep` it as a conclusion. A kind that the reader does not know is scored by `keep`
+alone. `--wrong` lists the messages that were read otherwise than they are labelled. A `.txt` file holds ordinary talk,
+a message a line under `[headings]`; of these it counts how many are taken for a secret or a wish not to remember.
 
 `reading_seen.jsonl` is what the reader was fitted to, `reading_unseen.jsonl` was written by somebody who had not seen
 the reader and is not to be fitted to. For a measure of quality, bring messages of your own.
@@ -19,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.memory_server.engine.sentence_kinds import KINDS
-from hermes.memory_server.engine.sentences import is_kept, read_message
+from hermes.memory_server.engine.sentences import MAX_MARKED_CHARS, is_kept, read_message
 
+HERE = Path(__file__).parent
 MARKED = ("secret", "discard")
 """Kinds that are scored separately, because their content is treated differently."""
 
@@ -66,6 +68,33 @@ def _parse(place: str, line: str) -> Labelled:
         if not isinstance(given.get(name), wanted):
             raise BadLineError(f"{place}: {name!r} is not a {wanted.__name__}")
     return Labelled(given["text"], given["language"], given["kind"], given["keep"])
+
+
+def load_talk(path: Path) -> list[tuple[str, str]]:
+    """Return the messages of a file of ordinary talk, each after its heading."""
+    found: list[tuple[str, str]] = []
+    heading = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("[") and line.endswith("]"):
+            heading = line.strip("[]")
+        elif line and not line.startswith("# "):
+            found.append((heading, line.replace(" / ", "\n")))
+    return found
+
+
+def is_marked(text: str) -> bool:
+    """Return True if a message is taken for a secret or for a wish not to remember."""
+    return any(sentence.kind in MARKED for sentence in read_message(text[:MAX_MARKED_CHARS]))
+
+
+def count_marked(talk: Sequence[tuple[str, str]]) -> dict[str, dict[str, float]]:
+    """Return how many messages of ordinary talk are marked, by heading."""
+    rows: dict[str, dict[str, float]] = {}
+    for heading, text in talk:
+        row = rows.setdefault(heading or "talk", {"marked": 0, "messages": 0})
+        row["messages"] += 1
+        row["marked"] += is_marked(text)
+    return rows
 
 
 def read_all(labelled: Iterable[Labelled]) -> list[Read]:
@@ -123,6 +152,12 @@ def _print(path: Path, reads: Sequence[Read], rows: dict[str, dict[str, float]])
             print(f"  {name:<18} precision {row['precision']:.3f}  recall {row['recall']:.3f}  {counts}")  # noqa: T201
 
 
+def _print_marked(path: Path, rows: dict[str, dict[str, float]]) -> None:
+    print(f"{path.name}:")  # noqa: T201
+    for heading, row in rows.items():
+        print(f"  {heading:<18} marked {row['marked']} of {row['messages']}")  # noqa: T201
+
+
 def _print_wrong(reads: Sequence[Read]) -> None:
     for read in reads:
         missed = [kind for kind in MARKED if (kind in read.kinds) != (kind == read.label.kind)]
@@ -135,8 +170,13 @@ def main(arguments: Sequence[str]) -> int:
     """Score the given files, by default the shipped ones."""
     files = [Path(name) for name in arguments if not name.startswith("--")]
     scores = {}
-    for path in files or sorted(Path(__file__).parent.glob("reading_*.jsonl")):
+    for path in files or [*sorted(HERE.glob("reading_*.jsonl")), HERE / "reading_talk_unseen.txt"]:
         try:
+            if path.suffix == ".txt":
+                scores[str(path)] = count_marked(load_talk(path))
+                if "--json" not in arguments:
+                    _print_marked(path, scores[str(path)])
+                continue
             reads = read_all(load(path))
         except (BadLineError, OSError) as error:
             print(error, file=sys.stderr)  # noqa: T201

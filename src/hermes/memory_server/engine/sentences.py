@@ -21,7 +21,6 @@ from hermes.memory_server.engine.sentence_kinds import (
     SECRET,
     SECRET_WORDS,
     find_classes,
-    may_hold_wish,
     shipped_model,
     split_tokens,
 )
@@ -165,10 +164,6 @@ def message_traits(text: str) -> int:
     """
     found = traits_of(text)
     part = text[:MAX_MARKED_CHARS]
-    tokens = split_tokens(part, MAX_MARKED_CHARS)
-    classes = frozenset[str]().union(*shipped_model().classes.find(tokens))
-    if not may_hold_wish(classes) and "credential" not in classes and not holds_value(part):
-        return found
     kinds = {sentence.kind for sentence in read_message(part)}
     return found | (UNWANTED if DISCARD in kinds else 0) | (CONFIDENTIAL if SECRET in kinds else 0)
 
@@ -245,7 +240,12 @@ def _find_material(text: str) -> int:
 
 
 def _hide_quotes(text: str) -> str:
-    return QUOTED.sub(lambda quoted: HIDDEN * len(quoted[0]), text)
+    """Return the text with quotes hidden, except a single word with digits or signs, such as a password."""
+    return QUOTED.sub(lambda quoted: quoted[0] if _is_quoted_value(quoted[0]) else HIDDEN * len(quoted[0]), text)
+
+
+def _is_quoted_value(quoted: str) -> bool:
+    return len(quoted[1:-1].split()) == 1 and quoted[0] not in "> \t" and holds_value(quoted)
 
 
 def _hide_blocks(text: str) -> str:
