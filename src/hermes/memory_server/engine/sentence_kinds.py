@@ -67,7 +67,7 @@ CLAUSE_ENDS = frozenset(",:;.!?…")
 EQUALS = frozenset(
     (":", "=", "is", "are", "ist", "sind", "lautet", "heißt", "es", "son", "est", "sont", "是", "为", "was", "era")
 )
-SECRET_THRESHOLD, WISH_THRESHOLD = 0.5, 2.5
+SECRET_THRESHOLD, WISH_THRESHOLD = 0.5, 1.5
 """The scores above which a sentence is a secret, or a wish not to remember; chosen by the false alarms in talk that the
 model was not fitted to.
 """
