@@ -74,12 +74,30 @@ async def test_entries_of_turns_in_a_busy_process_are_delivered_together(
         await turn(memory, "first")
         await until_told(provider, plugin, 2)
         for number in range(BUSY_RECALLS):
-            provider.turn_recalls(f"other{number}")
+            with provider.recalling(f"other{number}"):
+                pass
         calls = len(plugin.called("deliver"))
         for number in range(5):
             await turn(memory, f"message {number}")
         assert len(plugin.called("deliver")) <= calls + 1, "one may have been about to begin"
         await memory.flush(60)
+        assert plugin.told("said") == ["first", *(f"message {number}" for number in range(5))]
+
+
+@pytest.mark.contract("7.5")
+async def test_entries_wait_while_a_turn_waits_for_its_recall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.memory.active.MAX_YIELD_SECONDS", 600.0)  # however slow the machine is
+    plugin = Recorder()
+    async with active(tmp_path, plugin, PATIENT) as provider:
+        memory = await begin(provider)
+        await turn(memory, "first")
+        await until_told(provider, plugin, 2)
+        calls = len(plugin.called("deliver"))
+        with provider.recalling("other"):
+            for number in range(5):
+                await turn(memory, f"message {number}")
+            assert len(plugin.called("deliver")) <= calls + 1, "one may have been about to begin"
+        await until_told(provider, plugin, 12)
         assert plugin.told("said") == ["first", *(f"message {number}" for number in range(5))]
 
 

@@ -183,11 +183,15 @@ def _fill(sections: Sequence[Section], limit: int, said: _SaidLines) -> tuple[Pa
     """Return the sections as parts, as far as they fit, without lines that `said` or an earlier part has."""
     parts: list[Part] = []
     for section in sections:
+        room = limit - len(_write(section, ""))
+        if room <= 0 and section.text.strip():  # nothing to compare
+            parts.append(Part(section.layer, "", section.as_of, 0, len(section.text) + section.left))
+            continue
         units = _split_units(section.text)
         whole = _drop_bare_headings(_leave_out(units, said))
         if not whole:
             continue
-        kept = _cut(whole, units, limit - len(_write(section, "")), said)
+        kept = _cut(whole, units, room, said)
         text = _write(section, kept) if kept else ""
         limit -= len(text) + SEPARATOR_CHARS if text else 0
         said.add(kept)

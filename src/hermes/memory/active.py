@@ -10,7 +10,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -81,7 +81,7 @@ MAX_CONCURRENT_PREPARATIONS = 16
 BUSY_RECALLS, BUSY_SECONDS, BUSY_TURNS = 5, 1.0, 3
 """A process is busy while this many turns recalled within so many seconds and this many turns run. A program that
 sends one question after another does not make it busy."""
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.1
 """Preparing the next recall waits this long after a turn: a message that follows at once, as a program's may, does not
 compete with it, and would not get its result in time anyway."""
 MAX_YIELD_SECONDS = 2.0
@@ -137,6 +137,9 @@ class ActiveProvider:
         self.preparing = asyncio.Semaphore(MAX_CONCURRENT_PREPARATIONS)
         self._recalled_at: deque[float] = deque(maxlen=BUSY_RECALLS)
         self._turns_running: set[str] = set()
+        self._recall_count = 0
+        self._no_recall = asyncio.Event()
+        self._no_recall.set()
         self.wake = asyncio.Event()
         """Set when the outbox may have something to deliver."""
         self.deliver_lane: Callable[[str, float], Awaitable[bool]] | None = None
@@ -174,10 +177,19 @@ class ActiveProvider:
         self.report(hook, Missed(f"{hook} returned {flawed}") if flawed else result, whose)
         return result
 
-    def turn_recalls(self, session_id: str) -> None:
-        """Record that a turn recalls, to detect a busy process."""
+    @contextmanager
+    def recalling(self, session_id: str) -> Iterator[None]:
+        """Mark the time in which a turn waits for its recall: work that can wait does not compete with it."""
         self._turns_running.add(session_id)
         self._recalled_at.append(asyncio.get_running_loop().time())
+        self._recall_count += 1
+        self._no_recall.clear()
+        try:
+            yield
+        finally:
+            self._recall_count -= 1
+            if not self._recall_count:
+                self._no_recall.set()
 
     def turn_over(self, session_id: str) -> None:
         """Record the end of a turn, and wake deliveries."""
@@ -185,13 +197,16 @@ class ActiveProvider:
         self.wake.set()
 
     async def yield_to_turns(self) -> None:
-        """Wait until the process is not busy with turns, for a limited time."""
+        """Wait until the process is not busy with turns and no turn waits for its recall, for a limited time."""
         now, deadline, recalls = asyncio.get_running_loop().time, self.within(MAX_YIELD_SECONDS), self._recalled_at
         while len(self._turns_running) >= BUSY_TURNS and (left := deadline.seconds_left()):
             busy_until = recalls[0] + BUSY_SECONDS if len(recalls) == BUSY_RECALLS else 0.0
             if busy_until <= now():
-                return
+                break
             await asyncio.sleep(min(left, busy_until - now()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline.seconds_left()):
+                await self._no_recall.wait()
 
     def report(self, hook: str, result: HookResult[T], whose: str = EVERYWHERE) -> None:
         """Record the result of a hook. Skipped hooks are ignored: the reason was reported before."""

@@ -198,9 +198,9 @@ class Memory:
         question = self._question(messages, deadline)
         found: HookResult[Recalled] = NOT_OPEN
         if await self._open(deadline) is not None:
-            self.provider.turn_recalls(self._conversation.session_id)
-            ask = methodcaller("recall", question)
-            found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
+            with self.provider.recalling(self._conversation.session_id):
+                ask = methodcaller("recall", question)
+                found = await self._ask("recall", ask, Recalled, deadline, flaw=recall_flaw)
         recalled = found.value if isinstance(found, Returned) else Recalled(missed={"recall": found.reason})
         recalled = without_forgotten(recalled, self._epoch.fetched_since)
         missed = storable_reasons(recalled.missed)

@@ -16,7 +16,7 @@ from hermes.db.queue import Claim, Dead, Defect, Done, Item, ItemOutcome, Postpo
 from hermes.db.queue_items import Isolation, drop, prune, stats
 from hermes.db.worker import QueueWorker, Work, WorkerOptions
 from hermes.fence import strip_fences
-from hermes.memory.active import ActiveProvider
+from hermes.memory.active import PAUSE_SECONDS, ActiveProvider
 from hermes.memory.forgetting import describe_undo, mark_forgotten
 from hermes.memory.outbox import is_waiting_lane
 from hermes.memory.plugin_thread import Hook, Missed
@@ -133,7 +133,9 @@ class Deliveries(Work):
         return self._settle(batch, found.value, now)
 
     async def gather(self) -> None:
-        """Wait while turns keep the process busy, so that the entries of several turns are delivered together."""
+        """Wait a moment, and while turns keep the process busy: a message that follows at once comes first, and the
+        entries of several turns are delivered together."""
+        await asyncio.sleep(PAUSE_SECONDS)
         await self.provider.yield_to_turns()
 
     def settling(self, tx: Tx, claimed: Claim, recorded: Sequence[ItemOutcome]) -> None:
