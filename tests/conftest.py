@@ -24,6 +24,9 @@ from tests.left_behind import still_below
 from tests.process_guard import ProcessGuard
 from tests.scale import load_profile
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; programs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 gc.disable()  # until all tests are collected, of which nothing is garbage
 GUARD = ProcessGuard()
 ALL_START_PROCESSES = re.compile(r"^pytestmark = .*\bprocesses\b", re.MULTILINE)

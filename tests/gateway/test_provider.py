@@ -107,7 +107,7 @@ async def test_the_platforms_identifiers_reach_the_provider_unchanged(tmp_path: 
     assert group["gateway_session_key"] == "agent:main:fake:group:-100"
     assert (group["person"], group["reach"]) == (None, "here"), "in a group the speaker belongs to the turn"
     said = [speaker for kind, _, speaker in tape(folder, "deliver") if kind == "said"]
-    assert [speaker["user_id"] for speaker in said] == ["8439114563", "17"]
+    assert {speaker["user_id"] for speaker in said} == {"8439114563", "17"}, "lanes are delivered side by side"
     [[asked, first], [other, _]] = tape(folder, "recall")
     assert (asked[0]["text"], asked[0]["speaker"], first) == ("hello", ann, 1)
     assert other[0]["speaker"]["user_id"] == "17"

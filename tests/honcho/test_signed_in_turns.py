@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hermes.honcho.plugin import HonchoPlugin
-from hermes.honcho.renewal import RenewalTimings
+from hermes.honcho.renewal import NOT_RENEWED, STILL_RENEWING, RenewalTimings
 from hermes.memory.active import ActiveProvider, Surroundings
 from hermes.memory.caller import Memory
 from hermes.memory.deliveries import Deliveries
@@ -93,7 +93,7 @@ async def test_every_turn_arrives_once_and_an_outage_is_reported_once(
     said = [line for _, line in arrived.said()]
     assert said == [line for turn in range(TURNS) for line in (f"turn {turn}", f"reply {turn}")]
     assert len(told) == 2, told
-    assert "the sign-in to Honcho cannot be renewed now" in told[0]
+    assert any(text in told[0] for text in (NOT_RENEWED, STILL_RENEWING)), "whichever hook is first"
     assert told[1] == "memory provider honcho works again"
     assert issuer.counts["exchanges"] >= 2
     assert issuer.counts["revoked"] == issuer.counts["replays"] == 0

@@ -31,6 +31,8 @@ from hermes.honcho.grant import SignIn, TokenResponse, put_sign_in, read_sign_in
 from hermes.honcho.oauth import TokenError, ask_token, default_token_url
 
 LOGIN = "`hermes honcho login` signs in again"
+NOT_RENEWED = "the sign-in to Honcho cannot be renewed now"
+STILL_RENEWING = "the sign-in is being renewed, which takes longer than this can wait"
 SIGNED_OUT = "nobody is signed in to Honcho any more"
 
 
@@ -130,7 +132,7 @@ class Renewal:
             what: HermesError = ProviderError(f"Honcho no longer accepts the sign-in ({error.code})", hint=LOGIN)
             self._pause(known, what, self._timings.refused_pause)
         else:
-            what = ProviderError(f"the sign-in to Honcho cannot be renewed now: {error.message}", hint="")
+            what = ProviderError(f"{NOT_RENEWED}: {error.message}", hint="")
             self._pause(known, what, self._timings.pause)
         raise what
 
@@ -254,7 +256,7 @@ class SignInCredentials:
         renewing = self._begin(spent)
         await asyncio.wait({renewing}, timeout=max(0.0, until - self._clock.now()))
         if not renewing.done():
-            raise SignedOut("the sign-in is being renewed, which takes longer than this can wait")
+            raise SignedOut(STILL_RENEWING)
         try:
             return renewing.result()
         except HermesError as error:
