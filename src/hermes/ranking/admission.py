@@ -86,7 +86,7 @@ class AnswerFeatures:
     typed: float
     """1 if the question asks for a value of a known kind."""
     of_kind: float
-    """1 if the value asked for has a form of its own: an age, a price, a colour."""
+    """1 if the value asked for can be recognised by its form: an age, a price, a colour."""
     of_thing: float
     """1 if the name of something is asked for: of a school, a bank, a brand."""
     particular: float

@@ -36,7 +36,7 @@ NAMING = re.compile(
     r"|appel\w{1,5}|nommée?|titled?)\b|叫|名字",
     re.IGNORECASE,
 )
-NEAR_WORDS = 4
+MAX_NEAR_WORDS = 4
 """The greatest distance in words between a person's or a thing's name and the word that says who or what it is."""
 WORD = re.compile(r"[\w'’&-]+")
 CAPITAL = re.compile(r"[A-ZÀ-Þ][\w’']*\w{2}")
@@ -211,12 +211,12 @@ PLAIN = frozenset(
     sundays january february march april may june july august september october november december christmas easter
     """.split()  # noqa: SIM905 - one word a line would be a page
 )
-"""Words that say neither who nor what is meant, and capitalised ones that name nobody."""
+"""Common words that identify nobody and nothing, and capitalised words that are no names."""
 
 
 @lru_cache(MAX_CACHED_QUESTIONS)
 def find_kind(question: str) -> ValueKind | None:
-    """Return the kind of value that a question asks for, of those with a form of their own."""
+    """Return the first kind of value in `KINDS` that a question asks for; None if there is none."""
     return next((kind for kind in KINDS if kind.asked.search(question)), None)
 
 
@@ -233,7 +233,7 @@ def asks_thing(question: str) -> bool:
 
 
 class _Wanted(NamedTuple):
-    """What a question asks for beside the kinds: several may be true."""
+    """Values that a question asks for beside those in `KINDS`; several may be true."""
 
     number: bool
     who: bool
@@ -335,7 +335,7 @@ def _names_one(question: str, text: str, *, is_small: bool) -> bool:
         if low not in near:
             continue
         for step in (1, -1):
-            for other in range(at + step, at + step * (NEAR_WORDS + 1), step):
+            for other in range(at + step, at + step * (MAX_NEAR_WORDS + 1), step):
                 if not 0 <= other < len(bare) or not (named[other] or bare[other] in LINKS):
                     break
                 if named[other]:

@@ -69,7 +69,7 @@ FINER = Weights(
 """The weights with the second embedder. It counts more than word vectors, and evidence that only stands in for meaning
 (the subject of the session, a preceding question) counts less.
 """
-UNNAMED_EXTRA = 0.4
+UNNAMED_EXTRA_SHARE = 0.4
 """How much more the second embedder counts, among short messages, for a question that names no peer: who is meant is
 then part of its meaning. Chosen on three lives and `bench/told_lives.txt`; LoCoMo's questions name a peer.
 """
@@ -170,7 +170,7 @@ def score_finer(found: Evidence, best: Wholes, close: Floats, *, names_one: bool
     weights = _blend(share)
     if not names_one:
         short = (share - ESSAY_SHARE) / (1 - ESSAY_SHARE)
-        weights = replace(weights, finer=weights.finer * (1 + UNNAMED_EXTRA * short))
+        weights = replace(weights, finer=weights.finer * (1 + UNNAMED_EXTRA_SHARE * short))
     return score(with_finer(found, best, close), weights)
 
 
